@@ -1,0 +1,1 @@
+"""Algorithms: rollouts in, weights out; they know nothing of streams, files or processes."""

@@ -1,0 +1,1 @@
+"""An environment from its id, stepped in plain loops into preallocated columns."""

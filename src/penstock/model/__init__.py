@@ -1,0 +1,1 @@
+"""Words: frozen data with no I/O."""

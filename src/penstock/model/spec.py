@@ -1,0 +1,171 @@
+"""The spec: the whole description of a run. YAML, JSON, flags and Python all become this object.
+
+Only `environment` is required. The hyperparameters of the algorithm stand under its own name
+(`ppo: {learning_rate: 1e-3}`); reading, defaults and presets are in `penstock.config`.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from penstock.model.policy import NetworkSpec
+
+FORMAT = 1
+"""Version of the spec's own format; a newer one is refused."""
+
+Count = Annotated[int, Meta(ge=1)]
+Whole = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Frozen, and a misspelt key is refused."""
+
+
+class EnvironmentSpec(_Group):
+    """Which environment, and how it is treated."""
+
+    id: str
+    """A Gymnasium id (`CartPole-v1`, `package:Env-v0`) or a class in a file (`./my_env.py:MyEnv`)."""
+
+    kwargs: dict[str, Any] = {}
+    """Passed to the environment."""
+
+    wrappers: tuple[str, ...] = ()
+    """Wrapper classes, innermost first, as `package.module:Class` or `./file.py:Class`."""
+
+    max_episode_steps: Count | None = None
+    """Truncate episodes after this many steps; default: what the environment registers."""
+
+    native: bool = False
+    """Step it with envpool where installed: faster, but such a run cannot be resumed exactly."""
+
+    step_limit_seconds: Seconds = 60.0
+    """An environment that takes longer for a step or a reset counts as hung; its actor is restarted."""
+
+
+class ActorsSpec(_Group):
+    """The processes that make experience."""
+
+    count: Annotated[int, Meta(ge=1, le=64)] = 2
+    """How many actor processes."""
+
+    environments: Count = 8
+    """Environments in each actor, stepped in a loop."""
+
+    rollout: Count = 128
+    """Steps of each environment in a rollout."""
+
+    threads: Count = 1
+    """Threads of numerical libraries in an actor."""
+
+    restarts: Whole = 10
+    """How often one actor may be restarted before the run fails; an hour without a fault refills it."""
+
+    nice: Annotated[int, Meta(ge=0, le=19)] = 0
+    """Niceness of actor processes: higher yields the processor to the learner."""
+
+
+class LearnerSpec(_Group):
+    """The process that learns."""
+
+    threads: Count = 1
+    """Threads of the learner; more than one slows the actors where cores are few."""
+
+    restarts: Whole = 10
+    """How often it may be restarted before the run fails."""
+
+    nice: Annotated[int, Meta(ge=0, le=19)] = 0
+    """Niceness of the learner process."""
+
+
+class PaceSpec(_Group):
+    """How far actors may run ahead of the learner."""
+
+    lead: Whole = 1
+    """Updates an actor may be ahead of the newest policy; 0 is synchronous and repeatable to the bit."""
+
+    max_lag: Whole = 8
+    """Rollouts made by a policy older than this many updates are dropped and counted."""
+
+    actor_deadline: Seconds = 120.0
+    """Seconds after which a silent slot leaves the roster, so that it cannot block the run."""
+
+
+class StopSpec(_Group):
+    """When the run is done; the first condition that holds."""
+
+    steps: Count | None = None
+    """Environment steps."""
+
+    target: float | None = None
+    """Mean return over the last `window` training episodes."""
+
+    window: Count = 100
+    """Episodes in that mean."""
+
+    seconds: Seconds | None = None
+    """Seconds of training, over all resumptions."""
+
+    updates: Count | None = None
+    """Updates of the learner."""
+
+
+class CheckpointSpec(_Group):
+    """What is kept to go on exactly."""
+
+    every_seconds: Seconds = 30.0
+    """Seconds between checkpoints (taken between updates)."""
+
+    every_updates: Count | None = None
+    """Updates between checkpoints, beside the clock."""
+
+    keep: Count = 3
+    """How many of the newest are kept; the best is kept beside them."""
+
+
+class EvaluationSpec(_Group):
+    """Periodic evaluation in a process of its own; it decides which checkpoint is `best`."""
+
+    every_seconds: Annotated[float, Meta(ge=0)] = 60.0
+    """Seconds between evaluations; 0 turns them off."""
+
+    episodes: Count = 10
+    """Episodes of each evaluation, without exploration."""
+
+
+class StreamSpec(_Group):
+    """The log."""
+
+    url: str = "embedded"
+    """`embedded`: LMDB files under PENSTOCK_HOME."""
+
+    retention_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
+    """Experience kept, in bytes; what the oldest checkpoint needs is never dropped."""
+
+    budget_bytes: Annotated[int, Meta(ge=1 << 22)] = 4 << 30
+    """Disk the run's log may take; writers wait at this size."""
+
+
+class Spec(_Group):
+    """One training run."""
+
+    environment: EnvironmentSpec
+    algorithm: str = "ppo"
+    """ppo, impala, dqn, reinforce, sac, or an installed plugin."""
+    settings: dict[str, Any] = {}
+    """Hyperparameters; written under the algorithm's name in files and flags."""
+    network: NetworkSpec = NetworkSpec()
+    actors: ActorsSpec = ActorsSpec()
+    learner: LearnerSpec = LearnerSpec()
+    pace: PaceSpec = PaceSpec()
+    stop: StopSpec = StopSpec()
+    checkpoint: CheckpointSpec = CheckpointSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    stream: StreamSpec = StreamSpec()
+    seed: Whole = 1
+    """Everything random follows from it."""
+    tensorboard: bool = True
+    """Write TensorBoard events into the run's folder."""
+    format: Literal[1] = FORMAT

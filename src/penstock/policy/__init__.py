@@ -1,0 +1,1 @@
+"""Networks, heads and acting, written once against the array namespace `xp` (NumPy or jax.numpy)."""

@@ -1,0 +1,1 @@
+"""The log: append-only topics that many processes write and read."""

@@ -1,0 +1,83 @@
+"""Typed reading: every record is checked; what cannot be read becomes a counted dead letter."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from penstock.errors import Damaged
+from penstock.model import topics
+from penstock.model.codec import Frame, Schema, encode, open_frame
+from penstock.stream.base import Position, Record, Stream
+
+T = TypeVar("T")
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A record that could not be read, and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: str
+    reason: str
+    at: float
+    head: bytes
+    """The first bytes of it, for a person to look at."""
+
+
+class RecordReader(Generic[T]):
+    """Reads a topic through `decode`; a Damaged record is set aside and reading goes on."""
+
+    def __init__(
+        self, stream: Stream, topic: str, decode: Callable[[Frame], T], start: Position | None = None
+    ) -> None:
+        self._stream, self._topic, self._decode = stream, topic, decode
+        self._reader = stream.reader(topic, start)
+        self.dead_letters = 0
+
+    def read(self, limit: int, timeout: float) -> list[tuple[Record, T]]:
+        """Up to `limit` good records; none once `timeout` seconds have passed without any."""
+        good = [
+            (record, value)
+            for record in self._reader.read(limit, timeout)
+            if (value := self._open(record)) is not None
+        ]
+        return good
+
+    def position(self) -> Position:
+        return self._reader.position()
+
+    def lag(self) -> int:
+        return self._reader.lag()
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _open(self, record: Record) -> T | None:
+        try:
+            return self._decode(open_frame(record.value))
+        except Damaged as error:
+            self.dead_letters += 1
+            set_aside(self._stream, self._topic, record, str(error))
+            return None
+
+
+def set_aside(stream: Stream, topic: str, record: Record, reason: str) -> None:
+    """Write a dead letter."""
+    letter = DeadLetter(
+        topic, record.partition, record.offset, record.key, reason, time.time(), bytes(record.value[:256])
+    )
+    writer = stream.writer(topics.DEAD_LETTERS)
+    writer.write(topic, encode(Schema.DEAD_LETTER, letter))
+    writer.close()
+
+
+def backwards(stream: Stream, topic: str, key: str, decode: Callable[[Frame], T]) -> Iterator[T]:
+    """The readable records of one key, newest first; damaged ones are passed over."""
+    for record in stream.backwards(topic, key):
+        try:
+            yield decode(open_frame(record.value))
+        except Damaged:
+            continue

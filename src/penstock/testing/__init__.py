@@ -1,0 +1,1 @@
+"""Contract test classes that every adapter passes, and small real environments for tests."""
