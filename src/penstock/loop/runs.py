@@ -1,0 +1,216 @@
+"""A run's folder: where everything of it lies, and how it is read and written.
+
+PENSTOCK_HOME/runs/<id>/
+  spec.json  state.json  metrics.jsonl  events.jsonl  evaluations.jsonl  tensorboard/
+  checkpoints/<epoch>.<step>/{checkpoint.json, state.safetensors, policy.safetensors, policy.json}
+  checkpoints/best                  names the best checkpoint
+  logs/{keeper.log, learner.log, actor-<slot>.log}
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import msgspec
+
+from penstock import config
+from penstock.errors import ConfigError, Conflict, Damaged, NotFound, nearest
+from penstock.loop.files import append_line, read_json, read_lines, write_atomically
+from penstock.loop.processes import identify, is_alive
+from penstock.model.run import FORMAT, LIVE, RUN_ID, RunState, RunStatus, run_id
+from penstock.model.spec import Spec
+from penstock.model.version import Version
+
+
+class RunFolder:
+    """The files of one run; holds no state, so any process may have one."""
+
+    def __init__(self, home: Path, run: str) -> None:
+        if not RUN_ID.fullmatch(run):
+            raise ConfigError(f"{run!r} is not a run id; they look like cartpole-k3v9")
+        self.home = home
+        self.run = run
+        self.path = home / "runs" / run
+        self.spec_file = self.path / "spec.json"
+        self.state_file = self.path / "state.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.events_file = self.path / "events.jsonl"
+        self.evaluations_file = self.path / "evaluations.jsonl"
+        self.tensorboard = self.path / "tensorboard"
+        self.checkpoints_path = self.path / "checkpoints"
+        self.best_file = self.checkpoints_path / "best"
+        self.logs = self.path / "logs"
+
+    @classmethod
+    def create(cls, home: Path, spec: Spec, run: str | None = None) -> "RunFolder":
+        """A new pending run, kept by this process until another takes over; it appears whole or not at all.
+
+        Raises Conflict where `run` is given and exists.
+        """
+        runs = home / "runs"
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while True:
+            folder = cls(home, run or run_id(spec.environment.id, SystemRandom()))
+            draft = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mode 700
+            try:
+                folder._fill(draft, spec)
+                if not folder.path.exists():
+                    draft.rename(folder.path)
+                    return folder
+            except OSError:
+                if not folder.path.exists():  # otherwise another process took the name
+                    raise
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+            if run is not None:
+                raise Conflict(f"there is a run {run} already; choose another name or resume it")
+
+    @classmethod
+    def open(cls, home: Path, run: str) -> "RunFolder":
+        """An existing run; raise NotFound with the nearest id."""
+        if RUN_ID.fullmatch(run) and (folder := cls(home, run)).path.is_dir():
+            return folder
+        known = [other.run for other in list_runs(home)]
+        hint = nearest(run, known) if known else "; there are no runs yet: penstock train CartPole-v1"
+        raise NotFound(f"there is no run {run!r} in {home}{hint}")
+
+    def log_file(self, process: str) -> Path:
+        """The log of `keeper`, `learner` or `actor-<slot>`."""
+        return self.logs / f"{process}.log"
+
+    def checkpoint_path(self, version: Version) -> Path:
+        return self.checkpoints_path / str(version)
+
+    def spec(self) -> Spec:
+        """The spec as it was stored; raise Damaged."""
+        return config.from_mapping(read_json(self.spec_file, dict[str, Any]), str(self.spec_file))
+
+    def save_spec(self, spec: Spec) -> None:
+        write_atomically(self.spec_file, _spec_json(spec))
+
+    def stored_status(self) -> RunStatus:
+        """The status as its keeper wrote it; raise Damaged."""
+        form = read_json(self.state_file, _Format).format
+        if form > FORMAT:
+            raise Damaged(f"{self.state_file} has format {form}, newer than {FORMAT}; upgrade penstock")
+        return read_json(self.state_file, RunStatus)
+
+    def status(self) -> RunStatus:
+        """The status as it is: a run that should be live and has no live keeper is interrupted."""
+        status = self.stored_status()
+        if status.state not in LIVE or (status.keeper is not None and is_alive(status.keeper)):
+            return status
+        # the keeper may have ended properly between the two looks
+        status = self.stored_status()
+        if status.state not in LIVE or (status.keeper is not None and is_alive(status.keeper)):
+            return status
+        return status.to(RunState.INTERRUPTED, "its keeper process is gone")
+
+    def save_status(self, status: RunStatus) -> None:
+        """Replace state.json, whole and synced."""
+        write_atomically(self.state_file, _pretty(status))
+
+    def checkpoints(self) -> list[Version]:
+        """The complete checkpoints, newest first."""
+        try:
+            names = os.listdir(self.checkpoints_path)
+        except FileNotFoundError:
+            return []
+        found = [
+            Version.parse(name) for name in names if name.replace(".", "", 1).isdecimal() and "." in name
+        ]
+        whole = [
+            version for version in found if (self.checkpoint_path(version) / "checkpoint.json").is_file()
+        ]
+        return sorted(whole, reverse=True)
+
+    def best(self) -> Version | None:
+        """The checkpoint evaluations found best, if it is still there."""
+        try:
+            version = Version.parse(self.best_file.read_text().strip())
+        except (FileNotFoundError, ConfigError, UnicodeDecodeError):
+            return None
+        return version if version in self.checkpoints() else None
+
+    def save_best(self, version: Version) -> None:
+        write_atomically(self.best_file, f"{version}\n".encode())
+
+    def choose(self, which: str) -> Version:
+        """`best` (the newest where none is known), `newest` or EPOCH.STEP; raise NotFound."""
+        kept = self.checkpoints()
+        if not kept:
+            raise NotFound(f"run {self.run} has no checkpoint yet")
+        if which in ("best", "newest"):
+            return (self.best() if which == "best" else None) or kept[0]
+        version = Version.parse(which)
+        if version not in kept:
+            raise NotFound(f"run {self.run} has no checkpoint {which}; it has {', '.join(map(str, kept))}")
+        return version
+
+    def append_event(self, event: str, **fields: Any) -> None:
+        """Add one line to the run's story."""
+        append_line(self.events_file, {"time": time.time(), "event": event, **fields})
+
+    def events(self) -> list[dict[str, Any]]:
+        return list(read_lines(self.events_file))
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        return list(read_lines(self.evaluations_file))
+
+    def _is_whole(self, version: Version) -> bool:
+        """`checkpoint.json` is written last."""
+        return (self.checkpoint_path(version) / "checkpoint.json").is_file()
+
+    def _fill(self, draft: Path, spec: Spec) -> None:
+        for name in ("checkpoints", "logs"):
+            (draft / name).mkdir(mode=0o700)
+        status = RunStatus(
+            run=self.run,
+            state=RunState.PENDING,
+            environment=spec.environment.id,
+            algorithm=spec.algorithm,
+            seed=spec.seed,
+            created_at=time.time(),
+            keeper=identify(),
+            actors=spec.actors.count,
+        )
+        write_atomically(draft / "spec.json", _spec_json(spec))
+        write_atomically(draft / "state.json", _pretty(status))
+
+
+def list_runs(home: Path) -> list[RunFolder]:
+    """All runs, in the order of their folders' names."""
+    try:
+        entries = sorted(os.scandir(home / "runs"), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []
+    return [
+        RunFolder(home, entry.name) for entry in entries if RUN_ID.fullmatch(entry.name) and entry.is_dir()
+    ]
+
+
+def statuses(home: Path) -> tuple[list[RunStatus], list[Damaged]]:
+    """The status of every run, newest first, and what could not be read; one damaged run hides no other."""
+    found, damaged = [], []
+    for folder in list_runs(home):
+        try:
+            found.append(folder.status())
+        except Damaged as error:
+            damaged.append(error)
+    return sorted(found, key=lambda status: status.created_at, reverse=True), damaged
+
+
+class _Format(msgspec.Struct):
+    format: int = FORMAT
+
+
+def _spec_json(spec: Spec) -> bytes:
+    return _pretty(config.to_mapping(spec))
+
+
+def _pretty(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
