@@ -82,8 +82,8 @@ class Acting:
             mean, factor, buffer = self._normalizer
             np.subtract(x, mean, buffer)
             buffer *= factor
-            np.minimum(buffer, bodies.CLIP, buffer)
-            x = np.maximum(buffer, -bodies.CLIP, buffer)
+            np.minimum(buffer, bodies.CLIP, out=buffer)
+            x = np.maximum(buffer, -bodies.CLIP, out=buffer)
         activation = self._activation
         for weight, bias, buffer in self._hidden:
             np.matmul(x, weight, buffer)
@@ -155,4 +155,4 @@ class Acting:
 
 
 def _relu(x: Array, out: Array) -> None:
-    np.maximum(x, 0, out)
+    np.maximum(x, 0, out=out)
