@@ -145,7 +145,7 @@ def _sealed(schema: Schema, payload: bytes) -> bytes:
 
 
 def _crc32c(payload: memoryview) -> int:
-    return google_crc32c.value(bytes(payload))  # it takes only `bytes`; the copy costs less than the sum
+    return int(google_crc32c.value(bytes(payload)))  # it takes only `bytes`; the copy costs less than the sum
 
 
 def _aligned(size: int) -> int:

@@ -23,7 +23,7 @@ class NetworkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """The shape of the networks."""
 
     body: Literal["auto", "mlp", "cnn", "items"] = "auto"
-    """`auto`: cnn where the observation has images, else mlp. `items`: one shared MLP over the rows of a set."""
+    """`auto`: cnn where there are images, else mlp. `items`: one shared MLP over the rows of a set."""
 
     hidden: tuple[int, ...] = (64, 64)
     """Width of each hidden layer, in policy and value network alike."""

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from penstock.model.policy import NetworkSpec
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 """Version of the spec's own format; a newer one is refused."""
 
 Count = Annotated[int, Meta(ge=1)]
@@ -23,7 +23,7 @@ class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Frozen, and a misspelt key is refused."""
 
 
-class EnvironmentSpec(_Group):
+class EnvironmentSpec(_Group, frozen=True, kw_only=True):
     """Which environment, and how it is treated."""
 
     id: str
@@ -45,7 +45,7 @@ class EnvironmentSpec(_Group):
     """An environment that takes longer for a step or a reset counts as hung; its actor is restarted."""
 
 
-class ActorsSpec(_Group):
+class ActorsSpec(_Group, frozen=True, kw_only=True):
     """The processes that make experience."""
 
     count: Annotated[int, Meta(ge=1, le=64)] = 2
@@ -67,7 +67,7 @@ class ActorsSpec(_Group):
     """Niceness of actor processes: higher yields the processor to the learner."""
 
 
-class LearnerSpec(_Group):
+class LearnerSpec(_Group, frozen=True, kw_only=True):
     """The process that learns."""
 
     threads: Count = 1
@@ -80,7 +80,7 @@ class LearnerSpec(_Group):
     """Niceness of the learner process."""
 
 
-class PaceSpec(_Group):
+class PaceSpec(_Group, frozen=True, kw_only=True):
     """How far actors may run ahead of the learner."""
 
     lead: Whole = 1
@@ -93,7 +93,7 @@ class PaceSpec(_Group):
     """Seconds after which a silent slot leaves the roster, so that it cannot block the run."""
 
 
-class StopSpec(_Group):
+class StopSpec(_Group, frozen=True, kw_only=True):
     """When the run is done; the first condition that holds."""
 
     steps: Count | None = None
@@ -112,7 +112,7 @@ class StopSpec(_Group):
     """Updates of the learner."""
 
 
-class CheckpointSpec(_Group):
+class CheckpointSpec(_Group, frozen=True, kw_only=True):
     """What is kept to go on exactly."""
 
     every_seconds: Seconds = 30.0
@@ -125,7 +125,7 @@ class CheckpointSpec(_Group):
     """How many of the newest are kept; the best is kept beside them."""
 
 
-class EvaluationSpec(_Group):
+class EvaluationSpec(_Group, frozen=True, kw_only=True):
     """Periodic evaluation in a process of its own; it decides which checkpoint is `best`."""
 
     every_seconds: Annotated[float, Meta(ge=0)] = 60.0
@@ -135,7 +135,7 @@ class EvaluationSpec(_Group):
     """Episodes of each evaluation, without exploration."""
 
 
-class StreamSpec(_Group):
+class StreamSpec(_Group, frozen=True, kw_only=True):
     """The log."""
 
     url: str = "embedded"
@@ -148,7 +148,7 @@ class StreamSpec(_Group):
     """Disk the run's log may take; writers wait at this size."""
 
 
-class Spec(_Group):
+class Spec(_Group, frozen=True, kw_only=True):
     """One training run."""
 
     environment: EnvironmentSpec

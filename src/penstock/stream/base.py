@@ -94,4 +94,7 @@ class Stream(Protocol):
     def remove(self, topic: str) -> None:
         """Delete the topic and its records; unknown ones are no error."""
 
+    def remove_run(self, run: str) -> None:
+        """Delete all topics that belong to a run."""
+
     def close(self) -> None: ...

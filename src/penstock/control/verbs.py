@@ -1,0 +1,120 @@
+"""Train, resume, stop, scale and tune runs. Faces (the command line, Python) are thin around these."""
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock import config, plugins
+from penstock.algorithms.settings import Settings, read
+from penstock.config import files
+from penstock.errors import ConfigError, Conflict, Unavailable, nearest
+from penstock.executors.base import Executor
+from penstock.loop.commands import give
+from penstock.loop.keeper import Keeper, Watcher
+from penstock.loop.runs import RunFolder
+from penstock.model.commands import Verb, command
+from penstock.model.run import LIVE, RunState, RunStatus
+from penstock.model.spec import Spec
+from penstock.stream.base import Stream
+
+MOST_ACTORS = 64
+
+
+def train(home: Path, spec: Spec, stream: Stream, executor: Executor, watch: Watcher) -> RunStatus:
+    """Make a run and keep it until it ends. A run whose settings turn out wrong leaves nothing behind."""
+    folder = RunFolder.create(home, spec)
+    status = Keeper(folder, spec, stream, executor, watch).run()
+    if status.state is RunState.FAILED and status.version is None:
+        stream.remove_run(folder.run)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise ConfigError(status.reason or "the run could not start")
+    return status
+
+
+def resume(
+    home: Path, run: str, overrides: Mapping[str, Any], stream: Stream, executor: Executor, watch: Watcher
+) -> RunStatus:
+    """Go on exactly where the run's newest checkpoint and log end; only stop conditions may change."""
+    folder = RunFolder.open(home, run)
+    status = folder.status()
+    if status.state in LIVE:
+        raise Conflict(f"run {run} is {status.state}; stop it first: penstock stop {run}")
+    spec = folder.spec()
+    if overrides:
+        spec = _with_stop(spec, overrides)
+        folder.save_spec(spec)
+    if status.state is RunState.INTERRUPTED:  # write down what its keeper no longer could
+        folder.save_status(status)
+    return Keeper(folder, spec, stream, executor, watch).run()
+
+
+def stop(home: Path, run: str, stream: Stream, patience_seconds: float = 90.0) -> RunStatus:
+    """Ask a live run to drain, save and end; return once it has."""
+    folder = _live(home, run)
+    give(stream, command(run, "stop"))
+    until = time.monotonic() + patience_seconds
+    while (status := folder.status()).state in LIVE:
+        if time.monotonic() > until:
+            raise Unavailable(
+                f"run {run} is still {status.state} after {patience_seconds:g} s; see: penstock logs {run}"
+            )
+        time.sleep(0.05)
+    return status
+
+
+def scale(home: Path, run: str, actors: int, stream: Stream) -> RunStatus:
+    """Change the number of actors of a live run."""
+    if not 1 <= actors <= MOST_ACTORS:
+        raise ConfigError(f"a run has 1 to {MOST_ACTORS} actors, not {actors}")
+    return _tell(home, run, stream, "scale", {"actors": actors})
+
+
+def tune(home: Path, run: str, changes: Mapping[str, Any], stream: Stream) -> RunStatus:
+    """Change hyperparameters of a live run from its next update on."""
+    folder = _live(home, run)
+    return _tell(home, run, stream, "set", checked_changes(folder.spec(), changes))
+
+
+def checkpoint(home: Path, run: str, stream: Stream) -> RunStatus:
+    """Ask a live run for a checkpoint now."""
+    return _tell(home, run, stream, "checkpoint", {})
+
+
+def checked_changes(spec: Spec, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes as the learner takes them; raise ConfigError for one that is unknown, wrong or not live."""
+    kind: type[Settings] = plugins.load("settings", spec.algorithm)
+    values = {}
+    for key, value in changes.items():
+        name = key.removeprefix(f"{spec.algorithm}.")
+        if name not in spec.settings:
+            raise ConfigError(f"{spec.algorithm} has no setting {name!r}{nearest(name, spec.settings)}")
+        if name not in kind.live:
+            live = ", ".join(sorted(kind.live))
+            raise ConfigError(f"{name} cannot change while a run goes on; these can: {live}")
+        values[name] = files.scalar(value, key)
+    read(kind, {**spec.settings, **values}, spec.algorithm)
+    return values
+
+
+def _live(home: Path, run: str) -> RunFolder:
+    folder = RunFolder.open(home, run)
+    status = folder.status()
+    if status.state not in LIVE:
+        raise Conflict(f"run {run} is {status.state}; only a live run can be changed (penstock resume {run})")
+    return folder
+
+
+def _tell(home: Path, run: str, stream: Stream, verb: Verb, arguments: Mapping[str, Any]) -> RunStatus:
+    folder = _live(home, run)
+    give(stream, command(run, verb, **arguments))
+    return folder.status()
+
+
+def _with_stop(spec: Spec, overrides: Mapping[str, Any]) -> Spec:
+    for key in overrides:
+        if not key.startswith("stop."):
+            raise ConfigError(f"a resumed run keeps its spec; only stop.* may change, not {key}")
+    mapping = config.to_mapping(spec)
+    return config.resolve(mapping, overrides)

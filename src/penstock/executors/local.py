@@ -1,0 +1,72 @@
+"""Workers as processes of this machine.
+
+A worker runs in a session of its own, so that Ctrl-C reaches only the keeper, and ends with the
+keeper: it asks the kernel for SIGTERM when its parent dies (see `penstock.worker`).
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from penstock.executors.base import WorkerSpec
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@dataclass(slots=True)
+class LocalWorker:
+    spec: WorkerSpec
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def stop(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        # the whole session: an environment may have started processes of its own
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+
+class LocalExecutor:
+    """Starts `python -m penstock.worker …` with its threads fixed and its output in a log file."""
+
+    def launch(self, spec: WorkerSpec) -> LocalWorker:
+        spec.log.parent.mkdir(parents=True, exist_ok=True)
+        with spec.log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.worker", *spec.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(spec),
+                start_new_session=True,
+            )
+        return LocalWorker(spec, process)
+
+
+def environment(spec: WorkerSpec) -> dict[str, str]:
+    """The variables of a worker: the keeper's, with thread counts that the spec fixes."""
+    threads = str(spec.threads)
+    return {
+        **os.environ,
+        **dict.fromkeys(THREAD_VARIABLES, threads),
+        "PENSTOCK_PARENT": str(os.getpid()),
+        "PENSTOCK_NICE": str(spec.nice),
+        **spec.environment,
+    }

@@ -1,0 +1,136 @@
+"""Rollouts in, one of each rostered slot out; every rollout is accounted for exactly once.
+
+Reads from: `experiences.<run>`, from the position in the checkpoint. A rollout ends in one of the
+counted ways: used, duplicate, stale, not_rostered; or it is pending here; or it is a dead letter.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.errors import Damaged
+from penstock.model import topics
+from penstock.model.codec import Frame, Schema, decode
+from penstock.model.history import Dropped
+from penstock.model.rollout import Hello, Rollout
+from penstock.stream.base import Position, Stream
+from penstock.stream.records import RecordReader
+
+Place = tuple[int, int]
+"""Partition and offset of a record."""
+
+
+class Ledger(msgspec.Struct):
+    """What has been accounted for; lives inside the checkpoint."""
+
+    position: Position = {}
+    """Everything before it is accounted for."""
+    beyond: list[Place] = []
+    """Accounted records behind the position."""
+    marks: dict[int, int] = {}
+    """Slot → the last round accounted for."""
+    counts: dict[str, int] = {}
+
+
+@dataclass(slots=True)
+class Intake:
+    """Pending rollouts by slot and round, and the ledger."""
+
+    reader: RecordReader[Rollout | Hello]
+    marks: dict[int, int]
+    counts: Counter[str]
+    accounted: set[Place]
+    pending: dict[int, dict[int, tuple[Place, Rollout]]] = field(default_factory=dict)
+    hellos: dict[int, Hello] = field(default_factory=dict)
+    """Slots that asked to join since the last look."""
+    dropped: list[Dropped] = field(default_factory=list)
+    """Since the last update, for its history entry."""
+
+    def read(self, timeout: float) -> bool:
+        """Take in what is there, waiting up to `timeout` for something; whether anything came."""
+        found = self.reader.read(256, timeout)
+        for record, value in found:
+            place = (record.partition, record.offset)
+            if place in self.accounted:
+                continue
+            if isinstance(value, Hello):
+                self.hellos[value.slot] = value
+                self.accounted.add(place)
+            else:
+                self._admit(place, value)
+        return bool(found)
+
+    def has(self, slot: int, round: int) -> bool:
+        return round in self.pending.get(slot, {})
+
+    def take(self, slot: int, round: int) -> Rollout:
+        """Use a pending rollout."""
+        place, rollout = self.pending[slot].pop(round)
+        self._close(place, slot, round, "used")
+        return rollout
+
+    def peek(self, slot: int, round: int) -> Rollout:
+        return self.pending[slot][round][1]
+
+    def drop(self, slot: int, round: int, reason: str) -> None:
+        """Set a pending rollout aside for a stated reason."""
+        place, _ = self.pending[slot].pop(round)
+        self._close(place, slot, round, reason)
+
+    def forget(self, slots: Iterable[int]) -> None:
+        """Drop what is pending of slots that left the roster."""
+        for slot in slots:
+            for round in sorted(self.pending.get(slot, {})):
+                self.drop(slot, round, "not_rostered")
+
+    def ledger(self) -> Ledger:
+        """What to store: a reader that starts at `position` and skips `beyond` misses nothing."""
+        position = dict(self.reader.position())
+        for rounds in self.pending.values():
+            for (partition, offset), _ in rounds.values():
+                position[partition] = min(position.get(partition, offset), offset)
+        self.accounted = {place for place in self.accounted if place[1] >= position.get(place[0], 0)}
+        return Ledger(position, sorted(self.accounted), dict(self.marks), dict(self.counts))
+
+    @property
+    def dead_letters(self) -> int:
+        return self.reader.dead_letters
+
+    def _admit(self, place: Place, rollout: Rollout) -> None:
+        slot, round = rollout.facts.slot, rollout.facts.round
+        self.counts["received"] += 1
+        if round <= self.marks.get(slot, -1) or self.has(slot, round):
+            self._count(place, slot, round, "duplicate")
+            return
+        self.pending.setdefault(slot, {})[round] = (place, rollout)
+
+    def _close(self, place: Place, slot: int, round: int, outcome: str) -> None:
+        self.marks[slot] = max(self.marks.get(slot, -1), round)
+        self._count(place, slot, round, outcome)
+
+    def _count(self, place: Place, slot: int, round: int, outcome: str) -> None:
+        self.counts[outcome] += 1
+        self.accounted.add(place)
+        if outcome != "used":
+            self.dropped.append(Dropped(slot, round, outcome))
+
+
+def open_intake(stream: Stream, run: str, ledger: Ledger) -> Intake:
+    """Go on reading where the ledger ends."""
+    reader = RecordReader(stream, topics.experiences(run), _decode, ledger.position or None)
+    accounted = {(partition, offset) for partition, offset in ledger.beyond}
+    return Intake(reader, dict(ledger.marks), Counter(ledger.counts), accounted)
+
+
+def pending_count(intake: Intake) -> int:
+    return sum(len(rounds) for rounds in intake.pending.values())
+
+
+def _decode(frame: Frame) -> Rollout | Hello:
+    if frame.schema is Schema.ROLLOUT:
+        return Rollout.decode(frame)
+    if frame.schema is Schema.HELLO:
+        return decode(frame, Hello)
+    raise Damaged(f"a {frame.schema.name.lower()} does not belong into a topic of experiences")

@@ -1,0 +1,52 @@
+"""The topic `runs`: all that a process needs to join a run, and the topics a run lives in."""
+
+import time
+
+import msgspec
+
+from penstock.errors import Damaged, NotFound, nearest
+from penstock.model import topics
+from penstock.model.codec import Schema, decode, encode, open_frame
+from penstock.model.spec import Spec
+from penstock.stream.base import Position, Stream, TopicPolicy
+
+DAY = 86_400.0
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """What an actor or a learner is told about its run."""
+
+    run: str
+    spec: Spec
+    commands: Position
+    """Commands for this run stand behind this position."""
+    created_at: float
+
+
+def register(stream: Stream, run: str, spec: Spec, commands: Position | None = None) -> RunRecord:
+    """Make the run's topics and tell everybody about it; its commands start at `commands`, or now."""
+    stream.ensure(topics.RUNS, TopicPolicy(compact=True, synced=True))
+    stream.ensure(topics.COMMANDS, TopicPolicy(retention_seconds=365 * DAY, synced=True))
+    stream.ensure(topics.METRICS_TRAINING, TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY))
+    stream.ensure(topics.METRICS_ACTORS, TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY))
+    stream.ensure(topics.DEAD_LETTERS, TopicPolicy(retention_bytes=64 << 20, retention_seconds=30 * DAY))
+    stream.ensure(topics.experiences(run), TopicPolicy(retention_bytes=spec.stream.retention_bytes))
+    stream.ensure(topics.model_updates(run), TopicPolicy(compact=True))
+    stream.ensure(topics.history(run), TopicPolicy())
+    start = stream.end(topics.COMMANDS) if commands is None else commands
+    record = RunRecord(run, spec, start, time.time())
+    writer = stream.writer(topics.RUNS)
+    writer.write(run, encode(Schema.RUN, record))
+    writer.close()
+    return record
+
+
+def find(stream: Stream, run: str) -> RunRecord:
+    """The record of a run; raise NotFound with the nearest name."""
+    known = {record.key: record for record in stream.newest(topics.RUNS)}
+    if run not in known:
+        raise NotFound(f"no run {run!r} in this stream{nearest(run, known)}")
+    try:
+        return decode(open_frame(known[run].value), RunRecord)
+    except Damaged as error:
+        raise Damaged(f"the record of run {run} cannot be read: {error}") from error

@@ -1,0 +1,149 @@
+"""The processes of a run, as executors start them: `python -m penstock.worker ROLE RUN …`.
+
+A worker ends with its keeper, tells why it ended by its exit code, and writes its last words to the
+log as `error: …`. Arguments are read by hand: every tenth of a second of start-up counts.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.errors import ConfigError, Conflict, EnvironmentFault, NotFound, PenstockError
+from penstock.executors.base import Exit
+
+PR_SET_PDEATHSIG = 1
+
+
+class Stopping:
+    """Whether somebody asked this process to end."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        signal.signal(signal.SIGTERM, self._ask)
+        signal.signal(signal.SIGINT, self._ask)
+
+    def __call__(self) -> bool:
+        return self._asked
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one role and return its exit code."""
+    role, run, *rest = sys.argv[1:] if arguments is None else arguments
+    end_with_parent()
+    roles: dict[str, Callable[[Path, str, list[str]], int]] = {
+        "actor": actor,
+        "learner": learner,
+        "evaluate": evaluate,
+    }
+    try:
+        return roles[role](home(), run, rest)
+    except Conflict as error:
+        return _last_words(error, Exit.REPLACED)
+    except EnvironmentFault as error:
+        return _last_words(error, Exit.ENVIRONMENT)
+    except (ConfigError, NotFound) as error:
+        return _last_words(error, Exit.HOPELESS)
+    except PenstockError as error:
+        return _last_words(error, 1)
+
+
+def actor(home: Path, run: str, arguments: list[str]) -> int:
+    """Fill one slot: `actor RUN SLOT`."""
+    from penstock.loop.actor import Actor, Stopped
+    from penstock.loop.beat import Beat
+    from penstock.wiring import join
+
+    stopping, slot = Stopping(), int(arguments[0])
+    beat = Beat(home / "runs" / run / "beats" / str(slot))
+    stream, record = join(home, run)
+    try:
+        Actor(record, slot, stream, beat, stopping).run()
+    except Stopped:
+        return Exit.DRAINED
+    finally:
+        stream.close()
+    return Exit.DRAINED if stopping() else Exit.FINISHED
+
+
+def learner(home: Path, run: str, arguments: list[str]) -> int:
+    """Learn a run: `learner RUN [--takeover]`."""
+    from penstock.algorithms.runtime import prepare
+    from penstock.wiring import join
+
+    stopping = Stopping()
+    lock = None if "--takeover" in arguments else only_one(home / "runs" / run / "learner.lock", run)
+    stream, record = join(home, run)
+    prepare(home / "cache" / "jax", record.spec.learner.threads)
+    from penstock.loop.learner import LearnerLoop
+
+    try:
+        reason = LearnerLoop(record, home / "runs" / run, stream, stopping).run()
+    finally:
+        stream.close()
+        del lock
+    return Exit.DRAINED if reason is None else Exit.FINISHED
+
+
+def evaluate(home: Path, run: str, arguments: list[str]) -> int:
+    """Evaluate a checkpoint and remember the best: `evaluate RUN VERSION EPISODES`."""
+    from penstock.loop.evaluate import evaluate_checkpoint
+    from penstock.loop.runs import RunFolder
+    from penstock.model.version import Version
+
+    evaluate_checkpoint(RunFolder.open(home, run), Version.parse(arguments[0]), int(arguments[1]))
+    return Exit.FINISHED
+
+
+def home() -> Path:
+    """Where the keeper lives; it passes the place on."""
+    return Path(os.environ["PENSTOCK_HOME"])
+
+
+def only_one(path: Path, run: str, patience_seconds: float = 15.0) -> object:
+    """Hold the learner's lock of a run; raise Conflict when another learner keeps it."""
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a+")
+    until = time.monotonic() + patience_seconds  # the one before may still be writing its checkpoint
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise Conflict(
+                    f"run {run} has a learner already; stop it first, or take over with --takeover"
+                ) from error
+            time.sleep(0.1)
+
+
+def end_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the keeper dies; be nice as told."""
+    parent = os.environ.get("PENSTOCK_PARENT")
+    if parent:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != int(parent):  # it died before we asked
+            os.kill(os.getpid(), signal.SIGTERM)
+    if nice := int(os.environ.get("PENSTOCK_NICE", "0")):
+        os.nice(nice)
+
+
+def _last_words(error: PenstockError, code: int) -> int:
+    sys.stderr.write(f"error: {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # what was promised is written; JAX and BLAS threads need no farewell
+    os._exit(code)
