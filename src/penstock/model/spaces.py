@@ -33,6 +33,8 @@ class Leaf(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...] = ()
     """Categories of each part: `(n,)` for Discrete."""
     start: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+    """Of a box as the environment gives it; a channel-first image differs from its column (see `envs.layout`)."""
 
 
 class ObservationLayout(msgspec.Struct, frozen=True):
