@@ -1,0 +1,223 @@
+"""The Python face: start a run, look at it, use its policy. Works the same in a script and a notebook.
+
+    run = penstock.train("CartPole-v1", algorithm="ppo", actors=2)
+    run.metrics()["charts/episodic_return"]
+    run.policy().act(observation)
+
+Training runs in processes of its own, under a keeper; nothing here blocks an event loop for it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+from penstock import config
+from penstock.control import verbs
+from penstock.errors import ConfigError, PenstockError
+from penstock.loop.checkpoint import load_policy
+from penstock.loop.metrics import read_metrics
+from penstock.loop.runs import RunFolder, list_runs
+from penstock.model.codec import Array
+from penstock.model.policy import PolicyDescription
+from penstock.model.run import LIVE, RunStatus, run_id
+from penstock.model.spec import Spec
+from penstock.model.version import Version
+from penstock.policy.acting import Acting
+from penstock.wiring import open_stream
+
+POLL_SECONDS = 0.1
+PROGRESS_SECONDS = 2.0
+
+
+class TrainedPolicy:
+    """One version of a policy, ready to act; NumPy only."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        policy = load_policy(checkpoint)
+        self.version: Version = policy.facts.version
+        self.description: PolicyDescription = policy.facts.description
+        self._acting = Acting(self.description)
+        self._acting.load(policy.tensors)
+
+    def act(self, observation: Any, mask: Array | None = None) -> Any:
+        """The best action for one observation as the environment gives it, ready for `step`."""
+        return self._acting.act_one(observation, mask)
+
+
+class Run:
+    """A handle on one run; holds nothing but its name, so it can be made anew at any time."""
+
+    def __init__(self, folder: RunFolder, keeper: "subprocess.Popen[bytes] | None" = None) -> None:
+        self._folder, self._keeper = folder, keeper
+
+    def __repr__(self) -> str:
+        status = self.status()
+        mean = "none yet" if status.mean_return is None else f"{status.mean_return:.1f}"
+        return f"<Run {self.id}: {status.state}, {status.steps:,} steps, mean return {mean}>"
+
+    @property
+    def id(self) -> str:
+        return self._folder.run
+
+    @property
+    def path(self) -> Path:
+        """Where its files lie."""
+        return self._folder.path
+
+    @property
+    def spec(self) -> Spec:
+        return self._folder.spec()
+
+    def status(self) -> RunStatus:
+        """What is known of it now."""
+        return self._folder.status()
+
+    def metrics(self, *names: str) -> dict[str, list[float | None]]:
+        """Columns by name, against `steps`: all of them, or the axes and those named."""
+        return read_metrics(self.path, names or None)
+
+    def checkpoints(self) -> list[Version]:
+        """What is kept, newest first."""
+        return self._folder.checkpoints()
+
+    def policy(self, checkpoint: str = "best") -> TrainedPolicy:
+        """The policy of a checkpoint: `best`, `newest` or EPOCH.STEP."""
+        return TrainedPolicy(self._folder.checkpoint_path(self._folder.choose(checkpoint)))
+
+    def evaluate(self, episodes: int = 20, checkpoint: str = "best", seed: int = 0) -> Any:
+        """Play episodes without exploration; returns their returns and lengths, mean and deviation."""
+        from penstock.loop.evaluate import evaluate
+
+        return evaluate(self._folder, self._folder.choose(checkpoint), episodes, seed)
+
+    def wait(self, progress: bool = True) -> "Run":
+        """Return once it has ended. Interrupted once, it lets the run save its work and end."""
+        shown = 0.0
+        try:
+            while self._lives():
+                time.sleep(POLL_SECONDS)
+                if progress and time.monotonic() - shown > PROGRESS_SECONDS:
+                    shown = time.monotonic()
+                    print(f"\r{self!r}", end="", flush=True)
+        except KeyboardInterrupt:
+            self.stop()
+        if progress:
+            print(f"\r{self!r}")
+        return self
+
+    def stop(self) -> RunStatus:
+        """Let it save its work and end."""
+        return verbs.stop(self._folder.home, self.id, open_stream(self._folder.home))
+
+    def scale(self, actors: int) -> RunStatus:
+        """Change the number of its actors."""
+        return verbs.scale(self._folder.home, self.id, actors, open_stream(self._folder.home))
+
+    def set(self, **changes: Any) -> RunStatus:
+        """Change hyperparameters from its next update on, as in `run.set(learning_rate=1e-4)`."""
+        return verbs.tune(self._folder.home, self.id, changes, open_stream(self._folder.home))
+
+    def resume(self, wait: bool = True, progress: bool = True, **stop: Any) -> "Run":
+        """Go on where it ended; stop conditions may change, as in `run.resume(steps=1_000_000)`."""
+        flags = [word for name, value in stop.items() for word in ("--set", f"stop.{name}={value}")]
+        self._keeper = _launch(self._folder.home, ["resume", self.id, *flags])
+        _await_start(self._keeper, self._folder)
+        return self.wait(progress) if wait else self
+
+    def _lives(self) -> bool:
+        if self._keeper is not None:
+            return self._keeper.poll() is None
+        return self.status().state in LIVE
+
+
+def train(
+    environment: Any,
+    *,
+    algorithm: str = "ppo",
+    actors: int | None = None,
+    steps: int | None = None,
+    target: float | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    wait: bool = True,
+    progress: bool = True,
+) -> Run:
+    """Train a policy and return its run.
+
+    `environment` is a Gymnasium id, `./file.py:Class`, a class from an importable module, or a spec
+    (file or mapping). `settings` are dotted paths: `{"ppo.learning_rate": 1e-3, "pace.lead": 0}`.
+    """
+    source = _source(environment)
+    overrides = {
+        "algorithm": algorithm, "actors.count": actors, "stop.steps": steps, "stop.target": target, "seed": seed,
+        **(settings or {}),
+    }  # fmt: skip
+    spec = config.resolve(source, {name: value for name, value in overrides.items() if value is not None})
+    home = config.home()
+    name = run_id(spec.environment.id, SystemRandom())
+    keeper = _launch(home, ["train", "-", "--name", name], config.to_yaml(spec).encode())
+    folder = RunFolder(home, name)
+    _await_start(keeper, folder)
+    run = Run(folder, keeper)
+    if wait:
+        run.wait(progress)
+    return run
+
+
+def runs() -> list[Run]:
+    """All runs of this machine, newest last."""
+    found = [Run(folder) for folder in list_runs(config.home())]
+    return sorted(found, key=lambda run: run.path.stat().st_ctime)
+
+
+def load(run: str) -> Run:
+    """The run of that name."""
+    return Run(RunFolder.open(config.home(), run))
+
+
+def _source(environment: Any) -> Any:
+    if isinstance(environment, str | Path | Mapping):
+        return environment
+    from penstock.envs.make import environment_id
+
+    return environment_id(environment)
+
+
+def _launch(home: Path, arguments: list[str], spec: bytes | None = None) -> "subprocess.Popen[bytes]":
+    """A keeper in the background, in a session of its own: Ctrl-C in a notebook does not reach it."""
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "penstock", *arguments, "--quiet"],
+        stdin=subprocess.PIPE if spec is not None else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PENSTOCK_HOME": str(home)},
+        start_new_session=True,
+    )
+    if spec is not None and keeper.stdin is not None:
+        keeper.stdin.write(spec)
+        keeper.stdin.close()
+    return keeper
+
+
+def _await_start(keeper: "subprocess.Popen[bytes]", folder: RunFolder) -> None:
+    """Return once the run has its first policy; raise what the keeper said when it could not start."""
+    while keeper.poll() is None:
+        try:
+            if folder.stored_status().version is not None and folder.stored_status().state in LIVE:
+                return
+        except PenstockError:
+            pass  # the folder is not there yet
+        try:
+            time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            keeper.send_signal(signal.SIGINT)
+            raise
+    said = keeper.stderr.read().decode(errors="replace").strip() if keeper.stderr else ""
+    if keeper.returncode != 0:
+        raise ConfigError(said.removeprefix("error: ") or f"the keeper ended with exit code {keeper.returncode}")
