@@ -159,12 +159,13 @@ def _rows(snapshot: Snapshot, width: int) -> list[tuple[str, Any]]:
     curve = sparkline(snapshot.returns, max(8, min(40, width - 20)))
     length = "" if snapshot.mean_length is None else f"   length {snapshot.mean_length:,.0f}"
     lag = "-" if snapshot.lag is None else f"{snapshot.lag:.1f}"
+    bar = _progress_bar(snapshot, width - 25)
     return [
         ("return", Text.assemble((_number(snapshot.mean_return), "bold"), target, "  ", (curve, "green"))),
         ("episodes", f"{snapshot.episodes:,}{length}"),
         (
             "steps",
-            Text.assemble(_progress_text(snapshot), "  ", (_progress_bar(snapshot, width - 25), "cyan")),
+            Text.assemble(_progress_text(snapshot), "  ", (bar, "cyan")),
         ),
         ("speed", f"{snapshot.steps_per_second:,.0f} steps/s   {_duration(snapshot.seconds)}"),
         ("policy", f"version {snapshot.version or '-'}   updates {snapshot.updates:,}   lag {lag}"),

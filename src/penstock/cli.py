@@ -1,0 +1,253 @@
+"""The command line: thin functions over the rooms below. Heavy imports wait until they are needed."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+from penstock import __version__
+from penstock.errors import ConfigError, PenstockError
+
+HELP = """Distributed reinforcement learning: train a policy here, watch it, and take it with you.
+
+`penstock train CartPole-v1`, then `penstock runs`, `penstock play RUN --gif out.gif`."""
+
+app = App(
+    name="penstock",
+    help=HELP,
+    help_format="markdown",
+    version=__version__,
+    suppress_keyboard_interrupt=False,
+)
+
+Json = Annotated[bool, Parameter("--json", negative="", help="Print JSON.")]
+Set = Annotated[
+    list[str] | None,
+    Parameter("--set", negative="", help="A setting by its path, as in pace.lead=0; may be repeated."),
+]
+Checkpoint = Annotated[str, Parameter(help="best, newest, or EPOCH.STEP.")]
+
+
+def main() -> None:
+    """The `penstock` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except CycloptsError as error:
+        return _fail(" ".join(str(error).split()) + " (see penstock --help)", 2)
+    except PenstockError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has gone: no more writing, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        return _fail(f"{type(error).__name__}: {error}; this is a bug, PENSTOCK_DEBUG=1 shows where", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    if os.environ.get("PENSTOCK_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exc()
+    print(f"error: {message}", file=sys.stderr)
+    return code
+
+
+def parse_sets(pairs: list[str] | None) -> dict[str, Any]:
+    """`--set a.b=1` as overrides for `config.resolve`."""
+    overrides: dict[str, Any] = {}
+    for pair in pairs or []:
+        path, equals, value = pair.partition("=")
+        if not equals or not path:
+            raise ConfigError(
+                f"--set {pair!r} is no assignment; write PATH=VALUE, as in ppo.learning_rate=1e-3"
+            )
+        overrides[path.strip()] = value
+    return overrides
+
+
+def _folder(run: str) -> Any:
+    from penstock import config
+    from penstock.loop.runs import RunFolder
+
+    return RunFolder.open(config.home(), run)
+
+
+@app.command(sort_key=20)
+def spec(
+    environment: str | None = None,
+    /,
+    *,
+    algorithm: str | None = None,
+    sets: Set = None,
+    schema: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
+) -> None:
+    """Print the complete spec a run would have, with every default and preset filled in.
+
+    Example: `penstock spec CartPole-v1 --set pace.lead=0 > my.yaml`
+
+    Parameters
+    ----------
+    environment
+        An environment id, a class as file.py:Class, or a spec file.
+    algorithm
+        ppo, impala, dqn, reinforce, sac, or an installed plugin.
+    schema
+        Print the JSON Schema of spec files instead.
+    """
+    from penstock import config
+    from penstock.view import print_json
+
+    if schema:
+        return print_json(config.schema())
+    if environment is None:
+        raise ConfigError("name an environment or a spec file, as in: penstock spec CartPole-v1")
+    overrides = parse_sets(sets) | ({} if algorithm is None else {"algorithm": algorithm})
+    resolved = config.resolve(environment, overrides)
+    return print_json(config.to_mapping(resolved)) if json else print(config.to_yaml(resolved), end="")
+
+
+@app.command(sort_key=10)
+def runs(*, json: Json = False) -> None:
+    """List all runs, newest first."""
+    from penstock import config
+    from penstock.loop.runs import statuses
+    from penstock.view import print_json, runs_table
+
+    found, damaged = statuses(config.home())
+    print_json(found) if json else print(runs_table(found, time.time()))
+    for error in damaged:
+        print(f"warning: {error}", file=sys.stderr)
+
+
+@app.command(sort_key=11)
+def show(run: str, /, *, json: Json = False) -> None:
+    """Show one run: its state, progress, checkpoints, evaluations and last events."""
+    from penstock.view import facts, page, print_json
+
+    known = facts(_folder(run))
+    print_json(known) if json else print(page(known, time.time()))
+
+
+@app.command(sort_key=12)
+def logs(
+    run: str,
+    /,
+    *,
+    process: str | None = None,
+    follow: Annotated[bool, Parameter(["--follow", "-f"], negative="")] = False,
+    lines: int = 50,
+) -> None:
+    """Print the logs of a run's processes.
+
+    Example: `penstock logs cartpole-k3v9 --process learner --follow`
+
+    Parameters
+    ----------
+    process
+        keeper, learner or actor-0, actor-1 …; default: all.
+    follow
+        Go on until the run ends.
+    lines
+        How many of the last lines of each process.
+    """
+    from penstock.view import log_files, print_logs
+
+    folder = _folder(run)
+    log_files(folder, process)
+    print_logs(
+        lambda: log_files(folder, process),
+        lines,
+        lambda: not follow or not folder.status().state.live,
+        sys.stdout,
+    )
+
+
+@app.command(sort_key=30)
+def evaluate(
+    run: str, /, *, episodes: int = 10, checkpoint: Checkpoint = "best", seed: int = 0, json: Json = False
+) -> None:
+    """Play episodes with a checkpoint, without exploration, and tell the returns.
+
+    Example: `penstock evaluate cartpole-k3v9 --episodes 20 --checkpoint newest`
+    """
+    from penstock.loop.evaluate import evaluate as play_episodes
+    from penstock.view import print_json
+
+    folder = _folder(run)
+    result = play_episodes(folder, folder.choose(checkpoint), episodes, seed)
+    print_json(result) if json else print(result.text())
+
+
+@app.command(sort_key=31)
+def play(
+    run: str, /, *, gif: Path, checkpoint: Checkpoint = "best", seed: int = 0, json: Json = False
+) -> None:
+    """Record one episode as a GIF.
+
+    Example: `penstock play cartpole-k3v9 --gif cartpole.gif`
+    """
+    from penstock.loop.media import record
+    from penstock.view import print_json
+
+    folder = _folder(run)
+    recording = record(folder, folder.choose(checkpoint), gif, seed)
+    print_json(recording) if json else print(recording.text())
+
+
+@app.command(sort_key=32)
+def plot(*run: str, png: Path, metric: str = "charts/episodic_return") -> None:
+    """Draw the return curves of runs against environment steps.
+
+    Example: `penstock plot cartpole-k3v9 cartpole-m2x7 --png curves.png`
+    """
+    from penstock.loop.plot import plot as draw
+
+    if not run:
+        raise ConfigError("name the runs to draw, as in: penstock plot cartpole-k3v9 --png curves.png")
+    draw([_folder(name) for name in run], png, metric)
+    print(png)
+
+
+@app.command(sort_key=33)
+def export(
+    run: str, /, *, to: Path, checkpoint: Checkpoint = "best", episodes: int = 10, json: Json = False
+) -> None:
+    """Write a folder to share: weights as safetensors, config.json, a model card, a replay.
+
+    Example: `penstock export cartpole-k3v9 --to ./cartpole`
+    """
+    from penstock.loop.export import export as write
+    from penstock.view import print_json
+
+    folder = _folder(run)
+    exported = write(folder, folder.choose(checkpoint), to, episodes)
+    print_json(exported) if json else print(exported.text())
+
+
+@app.command(sort_key=40)
+def doctor(*, json: Json = False) -> int:
+    """Say what this machine can do, and what is missing for each optional part."""
+    from penstock.doctor import as_json, diagnose, text
+    from penstock.view import print_json
+
+    diagnosis = diagnose()
+    print_json(as_json(diagnosis)) if json else print(text(diagnosis))
+    return 0 if diagnosis.ready else 1
+
+
+if __name__ == "__main__":
+    main()
