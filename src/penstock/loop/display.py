@@ -140,10 +140,7 @@ def render(snapshot: Snapshot, width: int) -> "RenderableType":
         rows += [Text(""), _time_bar(snapshot.shares, inner)]
     if snapshot.events:
         rows.append(Text(""))
-        rows += [
-            Text(event, style="bright_black", no_wrap=True, overflow="ellipsis")
-            for event in snapshot.events[-4:]
-        ]
+        rows += [_event(event) for event in snapshot.events[-4:]]
     state = Text(f" {snapshot.state} ", style=f"bold {STATES.get(snapshot.state, 'yellow')}")
     title = Text.assemble((f" {snapshot.run}", "bold"), " ·", state)
     subtitle = Text(f" {snapshot.environment} · {snapshot.algorithm} · {snapshot.actors} actors ")
