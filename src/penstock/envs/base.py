@@ -34,6 +34,8 @@ class Group(Protocol):
     def step(self, t: int, actions: Array, block: Block) -> None:
         """Step every environment once: rewards, ends of row t, and what it shows next in row t+1.
 
+        Rows are filled in order, from 0.
+
         An episode that ended is replaced by the next one in the same step: row t+1 then shows its
         first observation. Where it was truncated, its final observation is in `block.finals`.
         """

@@ -69,6 +69,7 @@ class EnvironmentGroup:
         self._prepare = preparer(self._whole[0].action_space, self.spaces.action)
         self._mask_parts = np.cumsum((0, *self.spaces.action.sizes))[:-1]
         self._plain = self._encoder.plain_shape is not None and self._mask_source == "none"
+        self._shape = self._encoder.plain_shape or ()
 
     def start(self, block: Block) -> None:
         """Begin episode 0 of every environment; write row 0."""
@@ -85,8 +86,9 @@ class EnvironmentGroup:
     def step(self, t: int, actions: Array, block: Block) -> None:
         """Step every environment once with `actions` [B, …]; see `Group.step`."""
         before = time.perf_counter()
-        block.terminated[t] = False
-        block.truncated[t] = False
+        if t == 0:  # rows are filled in order: clearing each of them costs more than all at once
+            block.terminated.fill(False)
+            block.truncated.fill(False)
         self._now += 1
         if self._plain:
             self._step_plain(t, self._prepare(actions), block)
@@ -98,26 +100,16 @@ class EnvironmentGroup:
 
     def _step_plain(self, t: int, actions: list[Any], block: Block) -> None:
         """The fast path: the observation is one float array, laid down as it is."""
-        following, shape, ndarray = (
-            block.observations[OBSERVATIONS][t + 1],
-            self._encoder.plain_shape,
-            np.ndarray,
-        )
-        rewards, totals, deadlines, now, slow = (
-            self._rewards,
-            self._totals,
-            self._deadlines,
-            self._now,
-            self._slow,
-        )
-        assert shape is not None
+        following, shape, ndarray = block.observations[OBSERVATIONS][t + 1], self._shape, np.ndarray
+        rewards, totals, deadlines = self._rewards, self._totals, self._deadlines
+        now, slow = self._now, self._slow
         b, returned = 0, None
         try:
             for b, step in enumerate(self._steps):
                 returned = step(actions[b])
                 observation, reward, terminated, truncated, _ = returned
                 if type(reward) is not float:
-                    reward = scalar(reward)
+                    reward = float(reward) if type(reward) is np.float64 else scalar(reward)
                 # NumPy would broadcast a shape that does not fit without a word
                 if type(observation) is not ndarray or observation.shape != shape:
                     observation = fit(observation, shape)
@@ -138,20 +130,15 @@ class EnvironmentGroup:
         rows = {name: column[t + 1] for name, column in block.observations.items()}
         masks = None if block.masks is None else block.masks[t + 1]
         write = self._write
-        rewards, totals, deadlines, now, slow = (
-            self._rewards,
-            self._totals,
-            self._deadlines,
-            self._now,
-            self._slow,
-        )
+        rewards, totals, deadlines = self._rewards, self._totals, self._deadlines
+        now, slow = self._now, self._slow
         b, returned = 0, None
         try:
             for b, step in enumerate(self._steps):
                 returned = step(actions[b])
                 observation, reward, terminated, truncated, info = returned
                 if type(reward) is not float:
-                    reward = scalar(reward)
+                    reward = float(reward) if type(reward) is np.float64 else scalar(reward)
                 ended = terminated or truncated or now >= deadlines[b]
                 write(b, observation, info, rows, masks, bool(ended))
                 rewards[b] = reward
@@ -198,9 +185,12 @@ class EnvironmentGroup:
     def _begin(self, b: int, episode: int, row: int, block: Block) -> None:
         """Reset environment `b` with the seed of `episode` and write what it shows into `row`."""
         observation, info = self._reset(b, episode)
-        rows = {name: column[row] for name, column in block.observations.items()}
         try:
-            self._write(b, observation, info, rows, None if block.masks is None else block.masks[row])
+            if self._plain:
+                block.observations[OBSERVATIONS][row, b] = fit(observation, self._shape)
+            else:
+                rows = {name: column[row] for name, column in block.observations.items()}
+                self._write(b, observation, info, rows, None if block.masks is None else block.masks[row])
         except Exception as error:
             raise self._fault(b, "reset", error, None) from error
         self._totals[b], self._began[b] = 0.0, self._now
