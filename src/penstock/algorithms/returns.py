@@ -21,7 +21,7 @@ class Ends(NamedTuple):
 
 def discounted(rewards: Any, last_values: Any, ends: Ends, gamma: Any, xp: Any) -> Any:
     """G_t = r_t + γ G_{t+1}: Monte-Carlo returns; the piece cut by the block's edge ends in `last_values`."""
-    alive = _alive(ends, xp)
+    alive = _alive(rewards, ends, xp)
     following = _following(xp.zeros_like(rewards), xp.zeros_like(last_values), ends, xp)
     # G_T is last_values: enter it as part of the last row
     first = rewards + gamma * following
@@ -33,7 +33,7 @@ def discounted(rewards: Any, last_values: Any, ends: Ends, gamma: Any, xp: Any) 
 def gae(rewards: Any, values: Any, last_values: Any, ends: Ends, gamma: Any, trace: Any, xp: Any) -> Any:
     """Generalised advantage estimates (Schulman et al., 2016, eq. 16): Â_t = δ_t + γλ Â_{t+1}."""
     errors = _errors(rewards, values, last_values, ends, gamma, xp)
-    return _backward(errors, gamma * trace * _alive(ends, xp), xp)
+    return _backward(errors, gamma * trace * _alive(rewards, ends, xp), xp)
 
 
 def corrected_gae(
@@ -46,7 +46,7 @@ def corrected_gae(
     """
     errors = _errors(rewards, values, last_values, ends, gamma, xp)
     clipped = xp.minimum(ratios, 1.0)
-    decay = gamma * trace * _alive(ends, xp)
+    decay = gamma * trace * _alive(rewards, ends, xp)
     corrections = _backward(clipped * errors, decay * clipped, xp)
     later = xp.concatenate((corrections[1:], xp.zeros_like(corrections[:1])))
     return errors + decay * later, values + corrections
@@ -71,7 +71,7 @@ def vtrace(
     """
     rhos = xp.minimum(ratios, rho_clip)
     errors = rhos * _errors(rewards, values, last_values, ends, gamma, xp)
-    decay = gamma * trace * xp.minimum(ratios, trace_clip) * _alive(ends, xp)
+    decay = gamma * trace * xp.minimum(ratios, trace_clip) * _alive(rewards, ends, xp)
     targets = values + _backward(errors, decay, xp)
     return targets, rhos * _errors(rewards, values, last_values, ends, gamma, xp, targets)
 
@@ -88,11 +88,12 @@ def _following(values: Any, last_values: Any, ends: Ends, xp: Any) -> Any:
     """V after each step: 0 after a termination, the final observation's value after a truncation."""
     ahead = xp.concatenate((values[1:], last_values[None]))
     ahead = xp.where(ends.truncated, ends.truncation_values, ahead)
-    return xp.where(ends.terminated, np.float32(0), ahead)
+    return xp.where(ends.terminated, 0.0, ahead)
 
 
-def _alive(ends: Ends, xp: Any) -> Any:
-    return 1.0 - xp.logical_or(ends.terminated, ends.truncated).astype(np.float32)
+def _alive(rewards: Any, ends: Ends, xp: Any) -> Any:
+    """1 where the episode goes on after the step, in the type of `rewards`."""
+    return 1 - xp.logical_or(ends.terminated, ends.truncated).astype(rewards.dtype)
 
 
 def _backward(terms: Any, factors: Any, xp: Any) -> Any:
