@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from penstock import __version__
+from penstock import __version__, steer
 from penstock.errors import ConfigError, PenstockError
+from penstock.steer import Json, Set, assignments
 
 HELP = """Distributed reinforcement learning: train a policy here, watch it, and take it with you.
 
@@ -23,12 +24,16 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-Json = Annotated[bool, Parameter("--json", negative="", help="Print JSON.")]
-Set = Annotated[
-    list[str] | None,
-    Parameter("--set", negative="", help="A setting by its path, as in pace.lead=0; may be repeated."),
-]
 Checkpoint = Annotated[str, Parameter(help="best, newest, or EPOCH.STEP.")]
+
+app.command(steer.train, sort_key=1)
+app.command(steer.resume, sort_key=2)
+app.command(steer.stop, sort_key=3)
+app.command(steer.scale, sort_key=4)
+app.command(steer.set_, name="set", sort_key=5)
+app.command(steer.checkpoint, sort_key=6)
+app.command(steer.actor, sort_key=50)
+app.command(steer.learner, sort_key=51)
 
 
 def main() -> None:
@@ -63,19 +68,6 @@ def _fail(message: str, code: int) -> int:
         traceback.print_exc()
     print(f"error: {message}", file=sys.stderr)
     return code
-
-
-def parse_sets(pairs: list[str] | None) -> dict[str, Any]:
-    """`--set a.b=1` as overrides for `config.resolve`."""
-    overrides: dict[str, Any] = {}
-    for pair in pairs or []:
-        path, equals, value = pair.partition("=")
-        if not equals or not path:
-            raise ConfigError(
-                f"--set {pair!r} is no assignment; write PATH=VALUE, as in ppo.learning_rate=1e-3"
-            )
-        overrides[path.strip()] = value
-    return overrides
 
 
 def _folder(run: str) -> Any:
@@ -115,7 +107,7 @@ def spec(
         return print_json(config.schema())
     if environment is None:
         raise ConfigError("name an environment or a spec file, as in: penstock spec CartPole-v1")
-    overrides = parse_sets(sets) | ({} if algorithm is None else {"algorithm": algorithm})
+    overrides = assignments(sets) | ({} if algorithm is None else {"algorithm": algorithm})
     resolved = config.resolve(environment, overrides)
     return print_json(config.to_mapping(resolved)) if json else print(config.to_yaml(resolved), end="")
 

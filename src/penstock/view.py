@@ -170,6 +170,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(content.decode() + "\n")
 
 
+def print_line(value: Any) -> None:
+    """One line of JSON, for programs that read the last line."""
+    print(msgspec.json.encode(value).decode(), flush=True)
+
+
 def age(seconds: float) -> str:
     """A length of time as people say it."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):

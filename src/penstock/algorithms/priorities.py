@@ -8,6 +8,9 @@ again from their parts, never incremented, so they do not drift.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from penstock.model.codec import Array
 
 GROUP = 16
 
@@ -64,10 +67,11 @@ def total(tree: Tree) -> jax.Array:
     return tree[-1].sum()
 
 
-def strata(noise: jax.Array) -> jax.Array:
+def strata(noise: Array) -> Array:
     """Uniform noise [… N] as one point in each of N equal shares of [0, 1) (Schaul et al., 2016, B.2.1)."""
     count = noise.shape[-1]
-    return (jnp.arange(count) + noise) / count
+    points: Array = (np.arange(count, dtype=np.float32) + noise) / np.float32(count)
+    return points
 
 
 def weights(chosen: jax.Array, everything: jax.Array, size: jax.Array, beta: jax.Array) -> jax.Array:

@@ -22,9 +22,11 @@ from penstock.stream.base import Stream
 MOST_ACTORS = 64
 
 
-def train(home: Path, spec: Spec, stream: Stream, executor: Executor, watch: Watcher) -> RunStatus:
+def train(
+    home: Path, spec: Spec, stream: Stream, executor: Executor, watch: Watcher, name: str | None = None
+) -> RunStatus:
     """Make a run and keep it until it ends. A run whose settings turn out wrong leaves nothing behind."""
-    folder = RunFolder.create(home, spec)
+    folder = RunFolder.create(home, spec, name)
     status = Keeper(folder, spec, stream, executor, watch).run()
     if status.state is RunState.FAILED and status.version is None:
         stream.remove_run(folder.run)

@@ -7,6 +7,7 @@ Reads from: `metrics.*` and `commands.control`. Writes to: the run's folder (sta
 import fcntl
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TextIO
@@ -34,6 +35,7 @@ TICK_SECONDS = 0.05
 STATUS_SECONDS = 1.0
 DRAIN_SECONDS = 60.0
 ACTOR_DRAIN_SECONDS = 3.0
+RETURNS_SHOWN = 1000
 
 Watcher = Callable[["Keeper"], None]
 """Shown the keeper several times a second: the display, or nothing."""
@@ -50,6 +52,10 @@ class Keeper:
         self.report: dict[str, Any] = {}
         """The learner's newest report."""
         self.events: list[dict[str, Any]] = []
+        self.returns: deque[float] = deque(maxlen=RETURNS_SHOWN)
+        """Mean returns so far, for the eye."""
+        self.steps_per_second = 0.0
+        """Lately: smoothed over some seconds."""
         self._stream, self._executor, self._watch = stream, executor, watch
         self._lock = _only_keeper(folder)
         self._actors: dict[int, Supervised] = {}
@@ -162,7 +168,7 @@ class Keeper:
             fault.name, "worker_failed" if fault.hopeless else "worker_restarted", reason=fault.reason
         )
         if fault.hopeless and self._failure is None:
-            self._failure = f"{fault.name}: {fault.reason}"
+            self._failure = fault.reason if fault.exit == Exit.HOPELESS else f"{fault.name}: {fault.reason}"
             self.stop(self._failure)
 
     def _worker(self, role: str, slot: int | None = None) -> WorkerSpec:
@@ -224,11 +230,19 @@ class Keeper:
         if "event" in report:
             self._event(report.get("process", ""), report["event"], **report.get("fields", {}))
         elif "values" in report:
+            self._look(report)
             self.report = report
             words = {
                 name: report[name] for name in ("steps", "seconds", "time", "episodes", "updates", "version")
             }
             self._metrics.write(words | report["values"])
+
+    def _look(self, report: dict[str, Any]) -> None:
+        """Smooth the rate, remember the return."""
+        if (mean := report["values"].get("charts/episodic_return")) is not None:
+            self.returns.append(mean)
+        rate = report["values"]["charts/SPS"]
+        self.steps_per_second += (rate - self.steps_per_second) * (0.1 if self.steps_per_second else 1.0)
 
     def _event(self, process: str, event: str, **fields: Any) -> None:
         self.folder.append_event(event, process=process, **fields)

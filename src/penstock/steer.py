@@ -1,0 +1,238 @@
+"""Commands that start and change runs; the other half of the command line."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from penstock.errors import ConfigError
+
+Json = Annotated[bool, Parameter("--json", negative="", help="Print JSON.")]
+Set = Annotated[
+    list[str] | None,
+    Parameter("--set", negative="", help="A setting by its path, as in pace.lead=0; may be repeated."),
+]
+Quiet = Annotated[bool, Parameter(["--quiet", "-q"], negative="", help="Show nothing while training.")]
+
+
+def train(
+    source: str,
+    /,
+    *,
+    algorithm: str | None = None,
+    actors: int | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    target: float | None = None,
+    stream: str | None = None,
+    name: str | None = None,
+    keep_going: Annotated[bool, Parameter(negative="")] = False,
+    no_tensorboard: Annotated[bool, Parameter(negative="")] = False,
+    sets: Set = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train a policy until a stop condition holds. Ctrl-C once saves and ends, twice ends now.
+
+    Examples: `penstock train CartPole-v1`, `penstock train ./my_env.py:MyEnv --algorithm dqn`,
+    `penstock train LunarLander-v3 --actors 2 --set ppo.learning_rate=1e-3`, `penstock train spec.yaml`
+
+    Parameters
+    ----------
+    source
+        An environment id, a class as file.py:Class, a spec file, or - for a spec on standard input.
+    algorithm
+        ppo, impala, dqn, reinforce, sac, or an installed plugin.
+    actors
+        How many actor processes.
+    steps
+        End after this many environment steps.
+    seed
+        Everything random follows from it.
+    target
+        End once the mean return over the last 100 episodes reaches this.
+    stream
+        Where experience is logged: embedded.
+    name
+        The run's id; default: one such as cartpole-k3v9.
+    keep_going
+        Go on until Ctrl-C: no stop condition.
+    no_tensorboard
+        Write no TensorBoard events.
+    """
+    from penstock import config
+    from penstock.control import verbs
+
+    flags = {
+        "algorithm": algorithm, "actors.count": actors, "stop.steps": steps, "seed": seed,
+        "stop.target": target, "stream.url": stream,
+    }  # fmt: skip
+    overrides = assignments(sets) | {path: value for path, value in flags.items() if value is not None}
+    if keep_going:
+        overrides |= dict.fromkeys(("stop.steps", "stop.target", "stop.seconds", "stop.updates"))
+    if no_tensorboard:
+        overrides["tensorboard"] = False
+    spec = config.resolve(_from_stdin() if source == "-" else source, overrides)
+    with _Face(spec.stream, json, quiet) as face:
+        status = verbs.train(face.home, spec, face.stream, face.executor, face.watch, name)
+    return face.conclude(status)
+
+
+def resume(run: str, /, *, steps: int | None = None, target: float | None = None, sets: Set = None,
+           json: Json = False, quiet: Quiet = False) -> int:  # fmt: skip
+    """Go on with a run exactly where it ended, after a stop or a crash.
+
+    Example: `penstock resume cartpole-k3v9 --steps 200000`
+
+    Parameters
+    ----------
+    steps
+        A new limit of environment steps.
+    target
+        A new target of the mean return.
+    """
+    from penstock import config
+    from penstock.control import verbs
+    from penstock.loop.runs import RunFolder
+
+    flags = {"stop.steps": steps, "stop.target": target}
+    overrides = assignments(sets) | {path: value for path, value in flags.items() if value is not None}
+    spec = RunFolder.open(config.home(), run).spec()
+    with _Face(spec.stream, json, quiet) as face:
+        status = verbs.resume(face.home, run, overrides, face.stream, face.executor, face.watch)
+    return face.conclude(status)
+
+
+def stop(run: str, /, *, json: Json = False) -> None:
+    """Let a run save its work and end. It can be resumed.
+
+    Example: `penstock stop cartpole-k3v9`
+    """
+    _answer(json, "stop", run)
+
+
+def scale(run: str, /, *, actors: int, json: Json = False) -> None:
+    """Change the number of actors of a live run.
+
+    Example: `penstock scale cartpole-k3v9 --actors 4`
+    """
+    _answer(json, "scale", run, actors)
+
+
+def set_(run: str, /, *assignment: str, json: Json = False) -> None:
+    """Change hyperparameters of a live run, from its next update on.
+
+    Example: `penstock set cartpole-k3v9 learning_rate=1e-4 entropy=0.001`
+    """
+    if not assignment:
+        raise ConfigError("say what to change, as in: penstock set RUN learning_rate=1e-4")
+    _answer(json, "tune", run, assignments(list(assignment)))
+
+
+def checkpoint(run: str, /, *, json: Json = False) -> None:
+    """Ask a live run for a checkpoint now."""
+    _answer(json, "checkpoint", run)
+
+
+def actor(run: str, /, *, slot: int) -> int:
+    """Fill one slot of a run in the foreground, as the keeper starts it."""
+    return _role("actor", run, str(slot))
+
+
+def learner(run: str, /, *, takeover: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """Learn a run in the foreground, as the keeper starts it.
+
+    Parameters
+    ----------
+    takeover
+        Replace a learner that still holds the run: it stops publishing at once.
+    """
+    return _role("learner", run, *(["--takeover"] if takeover else []))
+
+
+def assignments(pairs: list[str] | None) -> dict[str, Any]:
+    """`--set a.b=1` as overrides for `config.resolve`."""
+    overrides: dict[str, Any] = {}
+    for pair in pairs or []:
+        path, equals, value = pair.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"{pair!r} is no assignment; write PATH=VALUE, as in ppo.learning_rate=1e-3")
+        overrides[path.strip()] = value
+    return overrides
+
+
+class _Face:
+    """What a person sees of a keeper in the foreground: a display, and a summary at the end."""
+
+    def __init__(self, stream: Any, json: bool, quiet: bool) -> None:
+        from penstock import config
+        from penstock.executors.local import LocalExecutor
+        from penstock.loop.display import choose
+        from penstock.wiring import open_stream
+
+        self.home: Path = config.home()
+        self.stream = open_stream(self.home, stream)
+        self.executor = LocalExecutor()
+        self._json, self._quiet = json, quiet
+        self._display = choose(json or quiet)
+
+    def __enter__(self) -> "_Face":
+        self._display.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._display.__exit__(*error)
+        self.stream.close()
+
+    def watch(self, keeper: Any) -> None:
+        from penstock.loop.view import snapshot
+
+        self._display.update(snapshot(keeper))
+
+    def conclude(self, status: Any) -> int:
+        """Print how it ended; the exit code says whether it ended well."""
+        from penstock.loop.view import summary
+        from penstock.model.run import RunState
+        from penstock.view import print_line
+
+        if self._json:
+            print_line(summary(status))
+        elif not self._quiet:
+            print(f"{status.run} is {status.state}: {status.reason}")
+            print(f"  penstock evaluate {status.run}   penstock play {status.run} --gif {status.run}.gif")
+        if status.state in (RunState.DONE, RunState.STOPPED):
+            return 0
+        if not self._json:
+            print(f"error: {status.reason}", file=sys.stderr)
+        return 1
+
+
+def _answer(json: bool, verb: str, run: str, *arguments: Any) -> None:
+    """Do a verb on a live run and print its state."""
+    from penstock import config
+    from penstock.control import verbs
+    from penstock.view import print_json
+    from penstock.wiring import open_stream
+
+    home = config.home()
+    stream = open_stream(home)
+    status = getattr(verbs, verb)(home, run, *arguments, stream)
+    stream.close()
+    print_json(status) if json else print(f"{run} is {status.state}" + (f": {status.reason}" if status.reason else ""))
+
+
+def _from_stdin() -> Any:
+    from penstock.config import files
+
+    return files.parse(sys.stdin.read(), "standard input")
+
+
+def _role(role: str, run: str, *arguments: str) -> int:
+    import os
+
+    from penstock import config, worker
+
+    os.environ["PENSTOCK_HOME"] = str(config.home())
+    os.environ.pop("PENSTOCK_PARENT", None)
+    return worker.main([role, run, *arguments])
