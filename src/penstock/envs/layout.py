@@ -133,7 +133,7 @@ def _flat_leaf(path: Path, space: Space, offset: int, name: str) -> Leaf:
         "discrete" if isinstance(space, spaces.Discrete) else "multi_discrete"
     )
     return Leaf(
-        path, kind, OBSERVATIONS, offset, sum(sizes), sizes, _integers(space.start), tuple(space.shape)
+        path, kind, OBSERVATIONS, offset, sum(sizes), sizes, _integers(space.start), tuple(space.shape or ())
     )
 
 
