@@ -15,6 +15,7 @@ made from then on. Reads from: batches. Writes to: the arrays that `dqn` and `sa
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -138,7 +139,7 @@ def places(place: jax.Array, count: int, capacity: int) -> jax.Array:
     return (place + (count - kept) + jnp.arange(kept, dtype=jnp.int32)) % capacity
 
 
-def insert(rows: Rows, new: Rows, at: jax.Array) -> Rows:
+def insert(rows: Rows, new: Mapping[str, Any], at: jax.Array) -> Rows:
     """Write the newest of `new` over the places `at`; for the inside of a compiled update."""
     return {name: column.at[at].set(new[name][-len(at) :]) for name, column in rows.items()}
 

@@ -34,7 +34,7 @@ class Sample(NamedTuple):
     """[N] they correct for preferred rows."""
     noise: jax.Array
     """Normal noise, in the shape the plan asks for."""
-    normalizer: Mapping[str, Any]
+    normalizer: dict[str, Any]
     """Tensors that belong to every network and are not learned."""
     live: Mapping[str, Any]
 
@@ -74,7 +74,7 @@ class Kept(NamedTuple):
 class Inputs(NamedTuple):
     """What is new in an update."""
 
-    rows: dict[str, Array]
+    rows: Mapping[str, Any]
     place: Any
     """Where the first of them goes."""
     size: Any
@@ -184,7 +184,7 @@ class ReplayLearner:
         tensors = parts.flatten(self._fixed()) | self._observations.save()
         if self._rewards is not None:
             tensors |= self._rewards.save()
-        numbers = {"updates": self._updates, "seed": self._seed}
+        numbers: dict[str, int | float | str] = {"updates": self._updates, "seed": self._seed}
         return State(tensors, numbers, self._memory.since(since), self._memory.added)
 
     def restore(self, state: State) -> None:
@@ -203,7 +203,7 @@ class ReplayLearner:
         return self._memory.size
 
     def _fixed(self) -> dict[str, Any]:
-        """State of fixed size; the whole tree, because sums made elsewhere could differ in their last bits."""
+        """State of fixed size; the whole tree, because sums made again could differ in their last bits."""
         return {"nets": self._nets, "tree": self._tree, "greatest": self._greatest}
 
     def _inputs(self, batch: Batch, live: Mapping[str, float]) -> Inputs:
