@@ -1,0 +1,161 @@
+"""Playing episodes with a checkpoint's policy: what evaluation, pictures and export have in common.
+
+Every checkpoint of a run is judged on the same episodes: their seeds follow from `seed` alone.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.errors import ConfigError
+from penstock.loop.checkpoint import load_policy
+from penstock.loop.files import append_line
+from penstock.loop.runs import RunFolder
+from penstock.model.codec import Array
+from penstock.model.version import Version
+from penstock.policy.acting import Acting
+
+MAX_STEPS = 100_000
+"""An episode that nothing ends is ended here."""
+
+SLOT = 0xE7A1
+"""Noise and episode seeds of an evaluation come from a slot that no actor has."""
+
+NOISE_STEPS = 256
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One episode."""
+
+    total_reward: float
+    length: int
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """How well a checkpoint does."""
+
+    run: str
+    checkpoint: str
+    environment: str
+    seed: int
+    greedy: bool
+    mean: float
+    std: float
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    environment_steps: int
+    """Steps of training behind the checkpoint."""
+    seconds: float
+
+    def text(self) -> str:
+        """For people."""
+        low, high = min(self.returns), max(self.returns)
+        return (
+            f"{self.run} {self.checkpoint} on {self.environment}: return {self.mean:,.2f} ± {self.std:,.2f} "
+            f"({low:,.1f} to {high:,.1f}) over {len(self.returns)} episodes, "
+            f"mean length {np.mean(self.lengths):,.1f}"
+        )
+
+
+class Player:
+    """A policy and an environment, ready to play; use as a context manager."""
+
+    def __init__(
+        self, folder: RunFolder, checkpoint: Version, seed: int, greedy: bool = True, render: bool = False
+    ) -> None:
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet on standard output
+        from penstock.envs.single import SingleEnvironment
+
+        policy = load_policy(folder.checkpoint_path(checkpoint))
+        self.facts = policy.facts
+        self._acting = Acting(policy.facts.description)
+        self._acting.load(policy.tensors)
+        self._acting.epsilon = 0.0 if greedy else policy.facts.acting.get("epsilon", 0.0)
+        self._seed, self._greedy = seed, greedy
+        self._environment = SingleEnvironment(folder.spec().environment, seed, render=render)
+
+    @property
+    def frames_per_second(self) -> float:
+        return self._environment.frames_per_second
+
+    def play(self, episode: int, on_frame: Callable[[Array], None] | None = None) -> Outcome:
+        """Play one episode to its end; the same number gives the same episode."""
+        from penstock.envs.base import episode_seed
+
+        environment = self._environment
+        observation = environment.reset(episode_seed(self._seed, SLOT, 0, episode))
+        total, length, ended = 0.0, 0, False
+        while not ended and length < MAX_STEPS:
+            if on_frame is not None:
+                on_frame(environment.render())
+            action = self._decide(observation, environment.mask, episode, length)
+            observation, reward, terminated, truncated = environment.step(action)
+            ended = terminated or truncated
+            total, length = total + reward, length + 1
+        if on_frame is not None:
+            on_frame(environment.render())
+        return Outcome(total, length)
+
+    def _decide(self, observation: dict[str, Array], mask: Array | None, episode: int, step: int) -> Any:
+        if self._greedy:
+            return self._acting.greedy(observation, mask)[0]
+        part, row = divmod(step, NOISE_STEPS)
+        if row == 0:
+            key = (self._seed, SLOT, episode * (MAX_STEPS // NOISE_STEPS + 1) + part)
+            self._noise = self._acting.noise(key, NOISE_STEPS, 1)
+        actions, _ = self._acting.decide(observation, mask, self._noise[row])
+        return actions[0]
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def __enter__(self) -> "Player":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def evaluate(
+    folder: RunFolder, checkpoint: Version, episodes: int, seed: int = 0, greedy: bool = True
+) -> Evaluation:
+    """Play `episodes` and tell their returns; with `greedy` without exploration. Changes nothing."""
+    if episodes < 1:
+        raise ConfigError(f"an evaluation needs at least one episode, not {episodes}")
+    if not 0 <= seed < 1 << 63:
+        raise ConfigError(f"a seed is a whole number from 0 on, not {seed}")
+    began = time.monotonic()
+    with Player(folder, checkpoint, seed, greedy) as player:
+        outcomes = [player.play(episode) for episode in range(episodes)]
+        steps = player.facts.environment_steps
+    returns = tuple(outcome.total_reward for outcome in outcomes)
+    return Evaluation(
+        folder.run,
+        str(checkpoint),
+        folder.spec().environment.id,
+        seed,
+        greedy,
+        float(np.mean(returns)),
+        float(np.std(returns)),
+        returns,
+        tuple(outcome.length for outcome in outcomes),
+        steps,
+        time.monotonic() - began,
+    )
+
+
+def evaluate_checkpoint(folder: RunFolder, checkpoint: Version, episodes: int) -> Evaluation:
+    """Evaluate, write it down in `evaluations.jsonl`, and name the checkpoint `best` where it is."""
+    result = evaluate(folder, checkpoint, episodes, folder.spec().seed)
+    best = folder.best()
+    earlier = [line.get("mean") for line in folder.evaluations() if line.get("checkpoint") == str(best)]
+    known = earlier[-1] if best is not None and earlier else None
+    append_line(folder.evaluations_file, {"time": time.time(), **msgspec.to_builtins(result)})
+    # of equals the newer one has seen more; one that was let go meanwhile cannot be the best
+    if checkpoint in folder.checkpoints() and (known is None or result.mean >= known):
+        folder.save_best(checkpoint)
+    return result
