@@ -182,7 +182,8 @@ class Environment:
     def _leave(self) -> None:
         with self._gate:
             self._active -= 1
-            self._gate.notify_all()
+            if self._active == 0:
+                self._gate.notify_all()
 
     def _repair(self, error: lmdb.Error) -> None:
         if isinstance(error, lmdb.MapResizedError):
