@@ -1,0 +1,1 @@
+"""Penstock measured side by side with its peers. Start with `python -m bench --help`."""

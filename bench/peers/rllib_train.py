@@ -1,0 +1,31 @@
+"""RLlib APPO with its tuned CartPole example; on LunarLander the same, as RLlib publishes none for it."""
+
+from episodes import Counted, Race
+
+race = Race()
+
+import gymnasium  # noqa: E402
+import ray  # noqa: E402
+from ray.rllib.algorithms.appo import APPOConfig  # noqa: E402
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig  # noqa: E402
+from ray.tune.registry import register_env  # noqa: E402
+
+
+def main() -> None:
+    name, path = race.environment, race.path
+    ray.init(num_cpus=None, include_dashboard=False, log_to_driver=False, logging_level="error")
+    register_env("race", lambda _: Counted(gymnasium.make(name), path))
+    config = (
+        APPOConfig()
+        .environment("race")
+        .training(vf_loss_coeff=0.05, entropy_coeff=0.0)
+        .rl_module(model_config=DefaultModelConfig(vf_share_layers=True))
+        .debugging(seed=race.seed)
+    )
+    algorithm = config.build_algo()
+    race.watch(ray.shutdown)
+    while True:
+        algorithm.train()
+
+
+main()
