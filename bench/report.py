@@ -58,8 +58,9 @@ def markdown(facts: dict[str, Any]) -> str:
         about = facts["machine"]
         packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
         parts.append(
-            f"{about['date']}, {about['cores']} cores of {about['processor']}, load {about['load_before']:.1f} "
-            f"at the start, Python {about['python']}, {packages}. How: [bench/README.md](../bench/README.md).\n"
+            f"{about['date']}, {about['cores']} cores of {about['processor']}, "
+            f"Python {about['python']}, {packages}; "
+            f"load before {about['load_before']:.1f}. How: [bench/README.md](../bench/README.md).\n"
         )
     if "race" in facts:
         parts.append(_race_table(facts))
