@@ -7,6 +7,8 @@ against a cap before it takes memory. Words travel as JSON, numbers as raw littl
     columns = header_length(u32) header(JSON) padding column column ...   (each column 64-byte aligned)
 """
 
+import math
+import re
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
@@ -16,17 +18,24 @@ import google_crc32c
 import msgspec
 import numpy as np
 
-from penstock.errors import Damaged
+from penstock.errors import ConfigError, Damaged
 
 MAGIC = b"PNST"
 MAJOR, MINOR = 1, 0
 HEADER = struct.Struct("<4sHBBIII")
 MAX_PAYLOAD = 1 << 30
 MAX_HEADER = 16 << 20
+MAX_DIMENSIONS = 32
 ALIGNMENT = 64
+COLUMN_TYPE = re.compile(r"[<|][biufcSU][1-9]\d{0,5}")
+"""Plain numbers and text. NumPy would read much more into the text of a type: objects, structures, shapes."""
 
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading hostile JSON can raise; RecursionError for a thousand open brackets."""
 
 
 class Schema(IntEnum):
@@ -70,25 +79,30 @@ def decode(frame: Frame, kind: type[T]) -> T:
     """The JSON payload as `kind`; unknown fields are skipped, missing ones are damage."""
     try:
         return msgspec.json.decode(frame.payload, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise Damaged(f"a {frame.schema.name.lower()} record does not read as one: {error}") from error
 
 
 def encode_columns(schema: Schema, facts: Any, columns: Mapping[str, Array]) -> bytearray:
     """A frame of `facts` and arrays; each array is copied once, into its place."""
-    arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    arrays = {name: np.asarray(column, order="C") for name, column in columns.items()}
     headers, offset = [], 0
     for name, array in arrays.items():
-        headers.append(ColumnHeader(name, array.dtype.newbyteorder("<").str, array.shape, offset))
+        dtype = array.dtype.newbyteorder("<").str
+        if not COLUMN_TYPE.fullmatch(dtype):
+            raise ConfigError(f"column {name!r} has type {array.dtype}; a record holds numbers and text only")
+        headers.append(ColumnHeader(name, dtype, array.shape, offset))
         offset += _aligned(array.nbytes)
     header = msgspec.json.encode(Columns(msgspec.Raw(msgspec.json.encode(facts)), tuple(headers)))
     start = _aligned(HEADER.size + 4 + len(header))
+    _check_length(schema, start + offset - HEADER.size)
     buffer = bytearray(start + offset)
     struct.pack_into("<I", buffer, HEADER.size, len(header))
     buffer[HEADER.size + 4 : HEADER.size + 4 + len(header)] = header
     for place, array in zip(headers, arrays.values(), strict=True):
-        target = np.frombuffer(buffer, array.dtype, array.size, start + place.offset)
-        target[:] = array.reshape(-1)
+        if array.size:
+            target = np.frombuffer(buffer, place.dtype, array.size, start + place.offset)
+            target[:] = array.reshape(-1)
     payload = memoryview(buffer)[HEADER.size :]
     HEADER.pack_into(buffer, 0, MAGIC, schema, MAJOR, MINOR, 0, len(payload), _crc32c(payload))
     return buffer
@@ -107,7 +121,7 @@ def decode_columns(frame: Frame, kind: type[T]) -> tuple[T, dict[str, Array]]:
         facts = msgspec.json.decode(header.facts, type=kind)
         start = _aligned(HEADER.size + 4 + length) - HEADER.size
         return facts, {place.name: _column(payload, start, place) for place in header.columns}
-    except (msgspec.DecodeError, UnicodeDecodeError, struct.error, ValueError, TypeError) as error:
+    except (*_UNREADABLE, struct.error, ValueError, TypeError) as error:
         raise Damaged(f"a {frame.schema.name.lower()} record does not read as one: {error}") from error
 
 
@@ -132,16 +146,31 @@ def open_frame(value: bytes | bytearray | memoryview) -> Frame:
 
 
 def _column(payload: memoryview, start: int, place: ColumnHeader) -> Array:
-    dtype = np.dtype(place.dtype)
-    if dtype.hasobject or any(size < 0 for size in place.shape) or place.offset < 0:
-        raise ValueError(f"column {place.name!r} has an impossible type or shape")
-    count = int(np.prod(place.shape, dtype=np.int64))
-    return np.frombuffer(payload, dtype, count, start + place.offset).reshape(place.shape)
+    if not COLUMN_TYPE.fullmatch(place.dtype):
+        raise ValueError(f"column {place.name!r} has the impossible type {place.dtype[:40]!r}")
+    if place.offset < 0 or len(place.shape) > MAX_DIMENSIONS or any(size < 0 for size in place.shape):
+        raise ValueError(f"column {place.name!r} has an impossible place or shape")
+    dtype, begin = np.dtype(place.dtype), start + place.offset
+    count = math.prod(place.shape)
+    if begin + count * dtype.itemsize > len(payload):
+        raise ValueError(f"column {place.name!r} claims more bytes than the record has")
+    # nothing in it: frombuffer would refuse to begin at the very end
+    column = np.frombuffer(payload, dtype, count, begin) if count else np.empty(0, dtype)
+    column.flags.writeable = False
+    return column.reshape(place.shape)
 
 
 def _sealed(schema: Schema, payload: bytes) -> bytes:
+    _check_length(schema, len(payload))
     head = HEADER.pack(MAGIC, schema, MAJOR, MINOR, 0, len(payload), google_crc32c.value(payload))
     return head + payload
+
+
+def _check_length(schema: Schema, length: int) -> None:
+    if length > MAX_PAYLOAD:
+        raise ConfigError(
+            f"a {schema.name.lower()} record of {length} bytes is over the cap of {MAX_PAYLOAD}"
+        )
 
 
 def _crc32c(payload: memoryview) -> int:

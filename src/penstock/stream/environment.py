@@ -17,12 +17,12 @@ from typing import Any
 import lmdb
 
 from penstock.errors import Damaged, Unavailable
-from penstock.stream import recovery
+from penstock.stream import layout, recovery
 from penstock.stream.recovery import OnEvent
 from penstock.stream.wake import Bell
 
-_MARGIN = 2 << 20
-"""Bytes a small transaction may touch beside its record: tree pages, free lists."""
+_AHEAD = 2 << 20
+"""Disk space taken before it is needed, for what a transaction touches beside its record."""
 _READER_CHECK_SECONDS = 10.0
 _DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 _REPAIRABLE = (lmdb.MapResizedError, lmdb.PanicError, lmdb.ReadersFullError)
@@ -98,7 +98,7 @@ class Environment:
         if time.monotonic() - self._readers_checked > _READER_CHECK_SECONDS:
             self.check_readers()
         with self._transaction(write=True) as txn:
-            self._take_disk(size)
+            self._take_disk(size, txn)
             yield txn
 
     def check_readers(self) -> int:
@@ -152,7 +152,7 @@ class Environment:
         except lmdb.MapFullError as error:
             raise LogFull(f"the log {self.path} is full") from error
         except lmdb.DiskError as error:
-            raise Unavailable(_disk_full(self.path)) from error
+            raise Unavailable(f"the disk that holds {self.path} is full; free some space") from error
         except lmdb.PanicError as error:
             reopen = True
             raise Unavailable(f"the log {self.path} could not be written and was opened anew") from error
@@ -214,19 +214,34 @@ class Environment:
             self._lmdb.close()
             self._lmdb = self._open()
 
-    def _take_disk(self, size: int) -> None:
-        """Have the disk blocks this transaction may write: on a full disk a hole in a map is a SIGBUS."""
+    def _take_disk(self, size: int, txn: Any) -> None:
+        """Have the disk blocks this transaction may write: on a full disk a hole in a map is a SIGBUS.
+
+        What is taken ahead is kept in three steps, so that on a full disk, when no record can be added, those
+        that only delete still can be, and after them records that fit into what was deleted.
+        """
         used = (self._lmdb.info()["last_pgno"] + 1) * self._page_size
-        if used + size + _MARGIN <= self._allocated:
+        if used + size + _AHEAD <= self._allocated:
             return
-        wanted = size + 2 * _MARGIN + min(used // 8, 64 << 20)
+        ahead = size + 2 * _AHEAD + min(used // 8, 64 << 20)
+        if self._allocate(used, ahead):
+            self._allocated = used + ahead
+            return
+        has_free_pages = used - layout.used(txn) > 4 * size + _AHEAD
+        needed = _AHEAD // 8 if size == 0 else size + _AHEAD // (4 if has_free_pages else 2)
+        if not self._allocate(used, needed):
+            raise Unavailable(
+                f"the disk that holds {self.path} is full; free some space or lower stream.budget_bytes"
+            )
+
+    def _allocate(self, start: int, size: int) -> bool:
         try:
-            os.posix_fallocate(self._file, used, min(wanted, max(self._map_size - used, 1)))
+            os.posix_fallocate(self._file, start, max(1, min(size, self._map_size - start)))
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise Unavailable(_disk_full(self.path)) from error
-            raise
-        self._allocated = used + wanted
+            if error.errno != errno.ENOSPC:
+                raise Unavailable(f"the log {self.path} cannot take disk space: {error}") from error
+            return False
+        return True
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
@@ -235,7 +250,3 @@ def _inode(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _disk_full(path: Path) -> str:
-    return f"the disk that holds {path} is full; free some space or lower stream.budget_bytes"

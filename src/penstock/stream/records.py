@@ -1,12 +1,13 @@
 """Typed reading: every record is checked; what cannot be read becomes a counted dead letter."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
 
-from penstock.errors import Damaged
+from penstock.errors import Damaged, Unavailable
 from penstock.model import topics
 from penstock.model.codec import Frame, Schema, encode, open_frame
 from penstock.stream.base import Position, Record, Stream
@@ -38,13 +39,14 @@ class RecordReader(Generic[T]):
         self.dead_letters = 0
 
     def read(self, limit: int, timeout: float) -> list[tuple[Record, T]]:
-        """Up to `limit` good records; none once `timeout` seconds have passed without any."""
-        good = [
-            (record, value)
-            for record in self._reader.read(limit, timeout)
-            if (value := self._open(record)) is not None
-        ]
-        return good
+        """1..limit good records, or none once `timeout` seconds have passed without any."""
+        deadline = time.monotonic() + timeout
+        while True:
+            found = self._reader.read(limit, max(0.0, deadline - time.monotonic()))
+            good = [opened for record in found for opened in self._open(record)]
+            # a batch of nothing but dead letters is not yet the end of the wait
+            if good or not found:
+                return good
 
     def position(self) -> Position:
         return self._reader.position()
@@ -55,13 +57,16 @@ class RecordReader(Generic[T]):
     def close(self) -> None:
         self._reader.close()
 
-    def _open(self, record: Record) -> T | None:
+    def _open(self, record: Record) -> list[tuple[Record, T]]:
+        """The record with its value, or nothing."""
         try:
-            return self._decode(open_frame(record.value))
+            return [(record, self._decode(open_frame(record.value)))]
         except Damaged as error:
             self.dead_letters += 1
-            set_aside(self._stream, self._topic, record, str(error))
-            return None
+            # the good records of this batch are past the reader's position already: they must get out
+            with contextlib.suppress(Unavailable):
+                set_aside(self._stream, self._topic, record, str(error))
+            return []
 
 
 def set_aside(stream: Stream, topic: str, record: Record, reason: str) -> None:

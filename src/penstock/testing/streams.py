@@ -19,7 +19,7 @@ from penstock.errors import Damaged
 from penstock.model import topics
 from penstock.model.codec import Frame, Schema, decode, encode, open_frame
 from penstock.stream import records
-from penstock.stream.base import Position, Reader, Record, Stream, TopicPolicy
+from penstock.stream.base import Buffer, Position, Reader, Record, Stream, TopicPolicy
 from penstock.stream.records import DeadLetter, RecordReader
 
 WRITE_NUMBERS = """
@@ -96,7 +96,7 @@ class StreamContract:
 
     def test_what_is_read_is_what_was_written(self, stream: Stream) -> None:
         stream.ensure("bytes", TopicPolicy())
-        values = [b"", b"\0", bytes(range(256)) * 300, bytearray(b"array"), memoryview(b"view")]
+        values: list[Buffer] = [b"", b"\0", bytes(range(256)) * 300, bytearray(b"array"), memoryview(b"view")]
         writer = stream.writer("bytes")
         for value in values:
             writer.write("ключ", value)
@@ -107,7 +107,8 @@ class StreamContract:
         stream.ensure("positions", TopicPolicy())
         _write(stream, "positions", range(20))
         reader = stream.reader("positions")
-        seen, positions = [], [reader.position()]
+        seen: list[Record] = []
+        positions = [reader.position()]
         while len(seen) < 20:
             seen += everything(reader, 1)
             positions.append(reader.position())
@@ -262,7 +263,7 @@ class StreamContract:
         assert [record.value for record in everything(stream.reader("gone"), 1)] == [b"7"]
 
     def test_a_killed_writer_loses_nothing_acknowledged(self, stream: Stream, opening: str) -> None:
-        """kill -9 of two writers at random moments; what they had acknowledged is there, once and in order."""
+        """kill -9 of two writers at random moments; what they acknowledged is there, once and in order."""
         chance = random.Random(20)
         stream.ensure("killed", TopicPolicy())
         reader, following = stream.reader("killed"), {"one": 0, "two": 0}
