@@ -139,7 +139,7 @@ class Run:
 def train(
     environment: Any,
     *,
-    algorithm: str = "ppo",
+    algorithm: str | None = None,
     actors: int | None = None,
     steps: int | None = None,
     target: float | None = None,

@@ -8,6 +8,7 @@ before it. Replay rows are written once, in chunks that later checkpoints share 
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from safetensors.numpy import load, save
 
 from penstock.algorithms.base import State
 from penstock.errors import Damaged, PenstockError, Unavailable
+from penstock.loop.files import sync_folder
 from penstock.loop.intake import Ledger
 from penstock.model.codec import Array
 from penstock.model.policy import Policy, PolicyFacts
@@ -26,6 +28,9 @@ from penstock.model.version import Version
 
 FORMAT = 1
 INDEX = "checkpoint.json"
+NAME = re.compile(r"\d+\.\d+")
+PINNED = "pinned"
+"""A file that names the checkpoint being evaluated, which must not vanish meanwhile."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -154,7 +159,7 @@ class CheckpointStore:
             _write_synced(draft / file, content)
         shutil.rmtree(final, ignore_errors=True)
         draft.rename(final)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         return final
 
     def _head(self, path: Path) -> Checkpoint:
@@ -171,10 +176,9 @@ class CheckpointStore:
 
     def _prune(self) -> None:
         """Keep the newest and the best; drop replay chunks nobody refers to."""
-        best = best_version(self._folder)
-        versions = self.versions()
-        for version in versions[self._keep :]:
-            if version != best:
+        spared = {named(self._folder / "best"), named(self._folder / PINNED)}
+        for version in self.versions()[self._keep :]:
+            if version not in spared:
                 shutil.rmtree(self._folder / str(version), ignore_errors=True)
         if self._replay.is_dir():
             needed = {chunk.name for chunk in self._chunks}
@@ -186,10 +190,10 @@ class CheckpointStore:
                     file.unlink(missing_ok=True)
 
 
-def best_version(checkpoints: Path) -> Version | None:
-    """The checkpoint that the periodic evaluation named `best`."""
+def named(file: Path) -> Version | None:
+    """The checkpoint that a small file (`best`, `pinned`) names; None where there is no such file."""
     try:
-        return Version.parse((checkpoints / "best").read_text().strip())
+        return Version.parse(file.read_text().strip())
     except (OSError, PenstockError):
         return None
 
@@ -230,11 +234,3 @@ def _write_synced(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

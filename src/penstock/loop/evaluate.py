@@ -150,7 +150,11 @@ def evaluate(
 
 def evaluate_checkpoint(folder: RunFolder, checkpoint: Version, episodes: int) -> Evaluation:
     """Evaluate, write it down in `evaluations.jsonl`, and name the checkpoint `best` where it is."""
-    result = evaluate(folder, checkpoint, episodes, folder.spec().seed)
+    folder.pinned_file.write_text(f"{checkpoint}\n")  # so that it is not let go meanwhile
+    try:
+        result = evaluate(folder, checkpoint, episodes, folder.spec().seed)
+    finally:
+        folder.pinned_file.unlink(missing_ok=True)
     best = folder.best()
     earlier = [line.get("mean") for line in folder.evaluations() if line.get("checkpoint") == str(best)]
     known = earlier[-1] if best is not None and earlier else None

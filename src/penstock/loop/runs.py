@@ -43,6 +43,7 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints_path = self.path / "checkpoints"
         self.best_file = self.checkpoints_path / "best"
+        self.pinned_file = self.checkpoints_path / "pinned"
         self.logs = self.path / "logs"
 
     @classmethod

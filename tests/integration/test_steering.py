@@ -1,0 +1,185 @@
+"""Runs steered from another terminal, and ended in every way a person can."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.loop.policies import Subscriber
+from penstock.model import topics
+from penstock.model.history import Entry, decode_entry, lineage
+from penstock.model.version import Version
+from penstock.stream.records import RecordReader
+from penstock.wiring import open_stream
+from tests.integration.harness import QUICK, command, environment, penstock, resume, train
+
+ENDLESS = (*QUICK, "--set", "stop.steps=null", "--set", "checkpoint.every_seconds=2")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def test_actors_are_added_and_removed_while_the_run_goes_on(home: Path):
+    with train(home, "scaled", *ENDLESS) as run:
+        run.wait_for_updates(10)
+        penstock(home, "scale", "scaled", "--actors", "4")
+        run.wait_until(lambda: len(run.workers("actor")) == 4, what="four actors")
+        run.wait_until(lambda: len(joined(run.events())) == 2, what="two newcomers in the roster")
+        before = run.updates()
+        run.wait_for_updates(before + 10)
+        penstock(home, "scale", "scaled", "--actors", "1")
+        run.wait_until(lambda: len(run.workers("actor")) == 1, what="one actor")
+        before = run.updates()
+        run.wait_for_updates(before + 10)
+        run.process.send_signal(signal.SIGINT)
+        assert run.result()["state"] == "stopped"
+    check_accounts(run.folder)
+
+
+def joined(events: list[dict[str, object]]) -> set[object]:
+    return {event["slot"] for event in events if event["event"] == "actor_joined"}
+
+
+def check_accounts(folder: Path) -> None:
+    """Every rollout received was learned from, dropped for a stated reason, or is still pending."""
+    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    accounts = {name.removeprefix("accounting/"): value for name, value in last.items() if name.startswith("accounting/")}
+    outcomes = ("used", "duplicate", "stale", "not_rostered", "pending")
+    assert accounts["received"] == sum(accounts.get(name, 0) for name in outcomes), accounts
+    assert accounts["used"] > 0
+
+
+def test_stop_from_another_terminal_saves_and_resume_goes_on(home: Path):
+    with train(home, "stopped", *ENDLESS) as run:
+        run.wait_for_updates(10)
+        answer = json.loads(penstock(home, "stop", "stopped", "--json").stdout)
+        assert answer["state"] == "stopped"
+        ended = run.result()
+        assert ended["checkpoint"] == ended["version"]
+    with resume(home, "stopped", "--set", f"stop.updates={ended['updates'] + 20}") as run:
+        result = run.result()
+        assert result["updates"] == ended["updates"] + 20
+        assert result["version"].startswith("2.")
+
+
+def test_hyperparameters_change_while_the_run_goes_on(home: Path):
+    with train(home, "tuned", *ENDLESS) as run:
+        run.wait_for_updates(5)
+        penstock(home, "set", "tuned", "learning_rate=1e-5", "ppo.entropy=0.02")
+        run.wait_until(
+            lambda: last_metric(run.folder, "charts/learning_rate") == pytest.approx(1e-5), what="the new rate"
+        )
+        assert last_metric(run.folder, "charts/entropy") == pytest.approx(0.02)
+        for bad, words in (("lerning_rate=1", "did you mean 'learning_rate'"), ("epochs=3", "cannot change"),
+                           ("learning_rate=-1", "learning_rate")):  # fmt: skip
+            refused = penstock(home, "set", "tuned", bad, check=False)
+            assert refused.returncode == 1
+            assert words in refused.stderr
+
+
+def last_metric(folder: Path, name: str) -> float | None:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    value = json.loads(lines[-1]).get(name)
+    return None if value is None else float(value)
+
+
+def test_ctrl_c_once_drains_saves_and_exits_0(home: Path):
+    with train(home, "once", *ENDLESS) as run:
+        run.wait_for_updates(5)
+        workers = run.workers()
+        run.process.send_signal(signal.SIGINT)
+        result = run.result()
+        assert result["state"] == "stopped"
+        assert (run.folder / "checkpoints" / result["checkpoint"] / "checkpoint.json").exists()
+        assert not any(worker.is_running() for worker in workers)
+
+
+def test_ctrl_c_twice_ends_now_and_leaves_no_process(home: Path):
+    with train(home, "twice", *ENDLESS) as run:
+        run.wait_for_updates(5)
+        workers = run.workers()
+        for worker in workers:
+            worker.suspend()  # so that a graceful end would take for ever
+        run.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert run.process.poll() is None
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(10) != 0
+        assert not any(alive(worker) for worker in workers)
+        assert run.status()["state"] == "interrupted"
+
+
+def alive(worker: psutil.Process) -> bool:
+    return worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE
+
+
+def test_workers_end_when_their_keeper_is_killed(home: Path):
+    with train(home, "orphans", *ENDLESS) as run:
+        run.wait_for_updates(5)
+        workers = run.workers()
+        run.process.kill()
+        run.process.wait()
+        _, left = psutil.wait_procs(workers, timeout=20)
+        assert not left
+        listed = json.loads(penstock(home, "runs", "--json").stdout)
+        assert {item["run"]: item["state"] for item in listed}["orphans"] == "interrupted"
+
+
+def test_a_second_keeper_or_learner_is_refused_with_a_sentence(home: Path):
+    with train(home, "busy", *ENDLESS) as run:
+        run.wait_for_updates(5)
+        refused = penstock(home, "resume", "busy", check=False)
+        assert refused.returncode == 1
+        assert "stop it first" in refused.stderr
+        second = penstock(home, "learner", "busy", check=False, timeout=60)
+        assert second.returncode != 0
+        assert "has a learner already" in second.stderr
+
+
+def test_a_learner_stopped_replaced_and_continued_changes_nothing(home: Path):
+    """SIGSTOP, another learner takes over, SIGCONT: the old one notices and ends."""
+    with train(home, "zombie", *ENDLESS, "--set", "pace.lead=0") as run:
+        run.wait_for_updates(20)
+        (old,) = run.workers("learner")
+        old.suspend()
+        before = run.updates()
+        with subprocess.Popen(command("learner", "zombie", "--takeover"), env=environment(home)) as new:
+            run.wait_for_updates(before + 20)
+            old.resume()
+            run.process.wait(30)  # its own learner is replaced: the keeper ends
+            assert run.status()["reason"] == "another learner has taken the run over"
+            new.send_signal(signal.SIGTERM)
+            new.wait(30)
+    versions = published(home, "zombie")
+    assert versions == sorted(versions), "versions went back"
+    assert versions[-1].epoch == 2
+    check_history(home, "zombie")
+
+
+def published(home: Path, run: str) -> list[Version]:
+    stream = open_stream(home)
+    subscriber, seen = Subscriber(stream, run), []
+    while subscriber.poll(0):
+        seen.append(subscriber.version)
+    stream.close()
+    return seen
+
+
+def check_history(home: Path, run: str) -> None:
+    """In the history of the newest version every rollout occurs at most once."""
+    stream = open_stream(home)
+    reader = RecordReader(stream, topics.history(run), decode_entry)
+    entries: list[Entry] = []
+    while found := reader.read(1000, 0):
+        entries.extend(entry for _, entry in found)
+    line = lineage(entries)
+    stream.close()
+    used = [(item.slot, item.round) for update in line.updates for item in update.used]
+    assert len(used) == len(set(used))
+    assert [update.version.step for update in line.updates] == list(range(1, len(line.updates) + 1))
