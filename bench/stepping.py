@@ -2,10 +2,10 @@
 
     python -m bench.stepping [environment …]
 
-The three loops take turns, a rollout each, and the fastest rollouts of each are compared, so that a
+The loops take turns, a rollout each, and the fastest rollouts of each are compared, so that a
 busy machine disturbs all of them alike. `bare` steps unwrapped environments, throws the observations
 away and resets without a seed; `seeded` is the same, but resets every episode with a seed of its own,
-as exact resumption needs (making the generator costs some 25 µs); `group` is ours.
+as exact resumption needs (making the generator costs some 25 µs); `vector` is Gymnasium's SyncVectorEnv; `group` is ours.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from penstock.envs.base import episode_seed
 from penstock.envs.make import make_group
@@ -32,7 +33,12 @@ def measure(environments: tuple[str, ...] = ("CartPole-v1", "LunarLander-v3")) -
 
 
 def compare(name: str) -> dict[str, float]:
-    loops = {"bare": bare(name, seeded=False), "seeded": bare(name, seeded=True), "group": group(name)}
+    loops = {
+        "bare": bare(name, seeded=False),
+        "seeded": bare(name, seeded=True),
+        "vector": vector(name),
+        "group": group(name),
+    }
     seconds: dict[str, list[float]] = {loop: [] for loop in loops}
     for _ in range(TURNS):
         for loop, rollouts in loops.items():
@@ -43,6 +49,7 @@ def compare(name: str) -> dict[str, float]:
     return {
         **{f"{loop}_steps_per_second": round(value) for loop, value in speed.items()},
         "share_of_bare": round(speed["group"] / speed["bare"], 3),
+        "share_of_vector": round(speed["group"] / speed["vector"], 3),
         "share_of_seeded": round(speed["group"] / speed["seeded"], 3),
     }
 
@@ -75,6 +82,20 @@ def group(name: str) -> Iterator[None]:
             ours.step(t, row, block)
         ours.check(block)
         block.next_round()
+        yield
+
+
+def vector(name: str) -> Iterator[None]:
+    """Rollouts of Gymnasium's own vector environment, which seeds only the first episode."""
+    copies = SyncVectorEnv(
+        [lambda: gymnasium.make(name, disable_env_checker=True)] * COPIES,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+    )
+    copies.reset(seed=0)
+    choose = chooser(copies.single_action_space)
+    while True:
+        for row in choose():
+            copies.step(row)
         yield
 
 

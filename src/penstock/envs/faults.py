@@ -10,13 +10,16 @@ from penstock.errors import EnvironmentFault
 from penstock.model.codec import Array
 from penstock.model.rollout import Block
 
+NOTHING = object()
+"""Stands for a call that did not come back."""
+
 _OLD = "this is the old Gym API: derive from gymnasium.Env"
 
 
 def explain(error: Exception, place: str, returned: Any) -> str:
     """The rest of a sentence that begins with the environment's name.
 
-    `place` is as in "in step 3 of episode 4"; `returned` is what the call gave back, if it came so far.
+    `place` is as in "in step 3 of episode 4"; `returned` is what the call gave back, or NOTHING.
     """
     if isinstance(error, Misfit):
         return f"returned {error}, {place}"
@@ -31,6 +34,8 @@ def explain(error: Exception, place: str, returned: Any) -> str:
 
 def wrong_step(returned: Any) -> str:
     """Why this is not (observation, reward, terminated, truncated, info), or nothing."""
+    if returned is NOTHING:
+        return ""
     if not isinstance(returned, tuple):
         return f"returned a {type(returned).__name__} from step() instead of five values"
     if len(returned) == 4:

@@ -8,16 +8,18 @@ environment below them is stepped and the time limit is kept here: a loop over b
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from gymnasium import Env, wrappers
+from gymnasium import Env
 
 from penstock.envs.actions import preparer
+from penstock.envs.bare import peel, world_of
 from penstock.envs.base import Group as Group
 from penstock.envs.base import Rebuilt, episode_seed
 from penstock.envs.encode import Encoder, Rows, fit, scalar, write_mask
-from penstock.envs.faults import check_block, explain, wrong_reset
+from penstock.envs.faults import NOTHING, check_block, explain, wrong_reset
 from penstock.envs.layout import MASK, describe
 from penstock.envs.make import make
 from penstock.envs.rebuild import Trail, read_trails, row_digest
@@ -28,7 +30,6 @@ from penstock.model.spaces import OBSERVATIONS
 from penstock.model.spec import EnvironmentSpec
 
 SLOW_ROW_SECONDS = 1.0
-_PEELED = (wrappers.TimeLimit, wrappers.OrderEnforcing, wrappers.PassiveEnvChecker)
 _NEVER = sys.maxsize
 
 
@@ -55,7 +56,7 @@ class EnvironmentGroup:
         for _ in range(count):
             self._whole.append(make(spec))
             self._beat()
-        peeled = [_peel(environment) for environment in self._whole]
+        peeled = [peel(environment) for environment in self._whole]
         self._environments = [environment for environment, _ in peeled]
         self._limit = peeled[0][1]
         self._steps = [environment.step for environment in self._environments]
@@ -63,7 +64,9 @@ class EnvironmentGroup:
         self._episodes, self._began, self._deadlines = [0] * count, [0] * count, [_NEVER] * count
         self._totals, self._rewards = [0.0] * count, [0.0] * count
         # where masks are told is only known once an environment has been reset
+        self._remade, world = False, world_of(self._environments[0])
         _, info = self._reset(0, 0)
+        self._remade = world is not None and world is world_of(self._environments[0])
         self.spaces, self._mask_source = describe(self._whole[0], info, spec.id)
         self._encoder = Encoder(self.spaces.observation)
         self._prepare = preparer(self._whole[0].action_space, self.spaces.action)
@@ -103,7 +106,7 @@ class EnvironmentGroup:
         following, shape, ndarray = block.observations[OBSERVATIONS][t + 1], self._shape, np.ndarray
         rewards, totals, deadlines = self._rewards, self._totals, self._deadlines
         now, slow = self._now, self._slow
-        b, returned = 0, None
+        b, returned = 0, NOTHING
         try:
             for b, step in enumerate(self._steps):
                 returned = step(actions[b])
@@ -132,7 +135,7 @@ class EnvironmentGroup:
         write = self._write
         rewards, totals, deadlines = self._rewards, self._totals, self._deadlines
         now, slow = self._now, self._slow
-        b, returned = 0, None
+        b, returned = 0, NOTHING
         try:
             for b, step in enumerate(self._steps):
                 returned = step(actions[b])
@@ -192,20 +195,34 @@ class EnvironmentGroup:
                 rows = {name: column[row] for name, column in block.observations.items()}
                 self._write(b, observation, info, rows, None if block.masks is None else block.masks[row])
         except Exception as error:
-            raise self._fault(b, "reset", error, None) from error
+            raise self._fault(b, "reset", error, NOTHING) from error
         self._totals[b], self._began[b] = 0.0, self._now
         self._deadlines[b] = _NEVER if self._limit is None else self._now + self._limit
         self._beat()
 
     def _reset(self, b: int, episode: int) -> tuple[Any, Any]:
         self._episodes[b] = episode
+        if self._remade:
+            self._remake(b)
         try:
             returned = self._environments[b].reset(seed=episode_seed(self._seed, self._slot, b, episode))
         except Exception as error:
-            raise self._fault(b, "reset", error, None) from error
+            raise self._fault(b, "reset", error, NOTHING) from error
         if problem := wrong_reset(returned):
             raise EnvironmentFault(f"{self._name(b)} {problem}")
         return returned
+
+    def _remake(self, b: int) -> None:
+        """A new environment for every episode, where a reset keeps its Box2D world.
+
+        The order in which such a world solves contacts depends on all the bodies it ever held: a seed alone
+        does not determine an episode of BipedalWalker (five of twelve differed); LunarLander renews it.
+        """
+        with suppress(Exception):
+            self._whole[b].close()
+        self._whole[b] = make(self._spec)
+        self._environments[b], _ = peel(self._whole[b])
+        self._steps[b] = self._environments[b].step
 
     def rebuild(self, newest_first: Iterator[Rollout], block: Block) -> Rebuilt:
         """Stand where the newest rollout of this slot ended, by replaying what is unfinished in the log.
@@ -258,10 +275,8 @@ class EnvironmentGroup:
     def close(self) -> None:
         """Close every environment; one that cannot be closed does not keep the others open."""
         for environment in self._whole:
-            try:
+            with suppress(Exception):
                 environment.close()
-            except Exception:  # noqa: S112 - it is being thrown away
-                continue
 
     def _name(self, b: int) -> str:
         return f"environment {b} of slot {self._slot} ({self._spec.id})"
@@ -269,17 +284,3 @@ class EnvironmentGroup:
     def _fault(self, b: int, moment: str, error: Exception, returned: Any) -> EnvironmentFault:
         place = f"in {moment} of episode {self._episodes[b]}"
         return EnvironmentFault(f"{self._name(b)} {explain(error, place, returned)}")
-
-
-def _peel(environment: Env[Any, Any]) -> tuple[Env[Any, Any], int | None]:
-    """The environment below Gymnasium's own outer wrappers, and the time limit they kept."""
-    limit: int | None = None
-    while type(environment) in _PEELED:
-        if isinstance(environment, wrappers.TimeLimit):
-            steps = environment._max_episode_steps
-            limit = steps if limit is None else min(limit, steps)
-        assert isinstance(
-            environment, wrappers.TimeLimit | wrappers.OrderEnforcing | wrappers.PassiveEnvChecker
-        )
-        environment = environment.env
-    return environment, limit

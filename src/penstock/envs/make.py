@@ -196,6 +196,8 @@ def _construct(
         raise ConfigError(_missing(name, error)) from error
     except TypeError as error:
         wrong = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if wrong and wrong[1] == "render_mode":
+            raise ConfigError(f"{name} cannot draw itself: it takes no argument 'render_mode'") from error
         if wrong and creator is not None and wrong[1] in kwargs:
             hint = nearest(wrong[1], _parameters(creator))
             raise ConfigError(f"the environment {name!r} takes no argument {wrong[1]!r}{hint}") from error

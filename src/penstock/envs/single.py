@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.envs.actions import preparer
 from penstock.envs.encode import Encoder, scalar, write_mask
-from penstock.envs.faults import explain, wrong_reset
+from penstock.envs.faults import NOTHING, explain, wrong_reset
 from penstock.envs.layout import MASK, describe
 from penstock.envs.make import make
 from penstock.errors import ConfigError, EnvironmentFault, PenstockError
@@ -50,7 +50,7 @@ class SingleEnvironment:
         try:
             return columns, scalar(reward), bool(terminated), bool(truncated)
         except Exception as error:
-            raise self._fault("step", error, None) from error
+            raise self._fault("step", error, NOTHING) from error
 
     def render(self) -> Array:
         """A picture [height, width, 3], uint8."""
@@ -95,7 +95,7 @@ class SingleEnvironment:
             self._encoder.write(observation, columns, 0)
             self.mask = self._read_mask(observation, info, ended)
         except Exception as error:
-            raise self._fault("observation", error, None) from error
+            raise self._fault("observation", error, NOTHING) from error
         return columns
 
     def _read_mask(self, observation: Any, info: Any, ended: bool) -> Array | None:
@@ -112,7 +112,7 @@ class SingleEnvironment:
         return row
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        returned = None
+        returned: Any = NOTHING
         try:
             returned = getattr(self._environment, method)(*arguments, **options)
             if method == "step":

@@ -49,6 +49,14 @@ class Counter(Env[Any, Any]):
         return {}
 
 
+class Blind(Counter):
+    """Accepts a render mode, but offers none."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = render_mode
+
+
 class Walk(Counter):
     """A noisy walk: `np_random` is drawn from in `reset` and in every step."""
 
