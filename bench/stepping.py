@@ -5,7 +5,8 @@
 The loops take turns, a rollout each, and the fastest rollouts of each are compared, so that a
 busy machine disturbs all of them alike. `bare` steps unwrapped environments, throws the observations
 away and resets without a seed; `seeded` is the same, but resets every episode with a seed of its own,
-as exact resumption needs (making the generator costs some 25 µs); `vector` is Gymnasium's SyncVectorEnv; `group` is ours.
+as exact resumption needs (making the generator costs some 25 µs); `vector` is Gymnasium's SyncVectorEnv;
+`group` is ours.
 """
 
 import json

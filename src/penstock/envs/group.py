@@ -190,7 +190,9 @@ class EnvironmentGroup:
         observation, info = self._reset(b, episode)
         try:
             if self._plain:
-                block.observations[OBSERVATIONS][row, b] = fit(observation, self._shape)
+                if type(observation) is not np.ndarray or observation.shape != self._shape:
+                    observation = fit(observation, self._shape)
+                block.observations[OBSERVATIONS][row, b] = observation
             else:
                 rows = {name: column[row] for name, column in block.observations.items()}
                 self._write(b, observation, info, rows, None if block.masks is None else block.masks[row])
