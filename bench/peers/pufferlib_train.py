@@ -42,6 +42,7 @@ def make(buf: object = None, seed: int = 0) -> pufferlib.emulation.GymnasiumPuff
 
 
 def main() -> None:
+    race.watch()
     race_environment = race.environment
     race.environment = race_environment.replace("Lander-v3", "Lander-v2")
     config = shipped() | {
@@ -57,7 +58,6 @@ def main() -> None:
     environments = pufferlib.vector.make(make, backend="Serial", num_envs=ENVIRONMENTS, seed=race.seed)
     policy = pufferlib.models.Default(environments.driver_env)
     trainer = pufferlib.pufferl.PuffeRL(config, environments, policy)
-    race.watch()
     while trainer.global_step < config["total_timesteps"]:
         trainer.evaluate()
         trainer.train()

@@ -12,8 +12,10 @@ from ray.tune.registry import register_env  # noqa: E402
 
 
 def main() -> None:
+    race.watch(ray.shutdown)
     name, path = race.environment, race.path
-    ray.init(num_cpus=None, include_dashboard=False, log_to_driver=False, logging_level="error")
+    # a processor is only a word in Ray: fewer of them than processes asked for, and it would wait for ever
+    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, logging_level="error")
     register_env("race", lambda _: Counted(gymnasium.make(name), path))
     config = (
         APPOConfig()
@@ -23,7 +25,6 @@ def main() -> None:
         .debugging(seed=race.seed)
     )
     algorithm = config.build_algo()
-    race.watch(ray.shutdown)
     while True:
         algorithm.train()
 

@@ -31,12 +31,12 @@ def make(name: str, cfg: object = None, env_config: object = None, render_mode: 
 
 
 def main() -> None:
+    race.watch()
     register_env(race.environment, make)
     own = [f"--env={race.environment}", "--device=cpu", "--experiment=race", f"--train_dir={race.folder}"]
     arguments = [*EXAMPLE, *own, f"--seed={race.seed}", "--train_for_env_steps=10000000"]
     parser, _ = parse_sf_args(argv=arguments)
     cfg = parse_full_cfg(parser, arguments)
-    race.watch()
     run_rl(cfg)
     race.end()
 

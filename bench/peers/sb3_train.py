@@ -35,11 +35,11 @@ ZOO = {
 
 def train(algorithm: type, settings: dict) -> None:
     """Train one Zoo setting until the race is over; shared with SBX, whose face is the same."""
+    race.watch()
     settings = dict(settings)
     environments = DummyVecEnv([race.make] * settings.pop("environments"))
     total_steps = settings.pop("total_steps")
     model = algorithm("MlpPolicy", environments, seed=race.seed, device="cpu", **settings)
-    race.watch()
     model.learn(total_steps)
     race.end()
 

@@ -52,6 +52,7 @@ def one_environment() -> TransformedEnv:
 
 
 def main(settings: dict) -> None:
+    race.watch()
     torch.manual_seed(race.seed)
     environment = SerialEnv(settings["environments"], one_environment)
     environment.set_seed(race.seed)
@@ -78,7 +79,6 @@ def main(settings: dict) -> None:
     optimizer = torch.optim.Adam(loss.parameters(), lr=settings["rate"], eps=1e-5)
     batch = settings["environments"] * settings["steps"]
     collector = Collector(environment, actor, frames_per_batch=batch, total_frames=-1)
-    race.watch()
     for index, data in enumerate(collector):
         if settings["linear_over"]:
             remaining = 1 - index * batch / settings["linear_over"]
