@@ -170,6 +170,32 @@ def test_several_streams_and_threads_of_one_process_share_the_files(tmp_path: Pa
     streams[1].writer(TOPIC).write("k", b"the other one still works")
 
 
+WRITE_MUCH = """
+for _ in range(count):
+    stream.writer(topic).write("k", bytes(1 << 20))
+print("done", flush=True)
+input()
+for _ in range(count):
+    stream.writer(topic).write("k", bytes(1 << 20))
+"""
+
+
+@pytest.mark.parametrize("topic", [TOPIC, "commands.control"])
+def test_processes_with_different_budgets_share_a_log(tmp_path: Path, topic: str) -> None:
+    """LMDB would cut the file to the smallest map, under the feet of the process with the largest."""
+    before = EmbeddedStream(tmp_path, budget_bytes=4 << 20)
+    reader = before.reader(topic)
+    child = start(opening_of(tmp_path, budget_bytes=1 << 30), WRITE_MUCH, topic=topic, count=100)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"done\n"
+    assert len(everything(reader, 100)) == 100
+    late = start(opening_of(tmp_path, budget_bytes=4 << 20), "print(len(stream.newest(topic)))", topic=topic)
+    assert late.communicate()[0] == b"1\n"
+    child.communicate(b"\n")
+    assert child.returncode == 0
+    assert len(everything(reader, 100)) == 100
+
+
 WAIT_FOR_RECORDS = """
 import json, resource, time
 reader = stream.reader(topic)
@@ -240,7 +266,7 @@ def test_the_slot_of_a_killed_reader_is_freed(tmp_path: Path) -> None:
     child.kill()
     child.wait()
     for _ in range(200):
-        writer.write("k", bytes(1 << 20))  # 200 MiB through a map of 69 MiB
+        writer.write("k", bytes(1 << 20))  # 200 MiB through a map of 72 MiB
     assert stream.reader(TOPIC).lag() >= 1
 
 

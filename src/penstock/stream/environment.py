@@ -69,6 +69,8 @@ class Environment:
         self._active = 0
         with recovery.one_opens(path):
             recovery.set_aside_after_reboot(path, on_event)
+            # LMDB cuts a file it writes through the map to its own map: never below another process's
+            self._map_size = max(map_size, _file_size(path))
             try:
                 self._lmdb = self._open()
             except _DAMAGE as error:
@@ -108,10 +110,11 @@ class Environment:
 
     def grow(self, map_size: int) -> None:
         """Let the map be at least `map_size` bytes."""
-        with self._alone():
-            if map_size > self._map_size:
-                self._map_size = map_size
-                self._lmdb.set_mapsize(map_size)
+        if map_size <= self._map_size:
+            return
+        with self._alone(), recovery.one_opens(self.path):
+            self._map_size = max(map_size, _file_size(self.path))
+            self._lmdb.set_mapsize(self._map_size)
 
     def is_current(self) -> bool:
         """Whether the files at the path are still the ones that are open here."""
@@ -158,6 +161,8 @@ class Environment:
             raise Unavailable(f"the log {self.path} could not be written and was opened anew") from error
         except _DAMAGE as error:
             raise self._damaged(error) from error
+        except lmdb.Error as error:
+            raise Unavailable(f"the log {self.path} cannot be used: {error}") from error
         finally:
             self._leave()
             if reopen:
@@ -186,8 +191,8 @@ class Environment:
                 self._gate.notify_all()
 
     def _repair(self, error: lmdb.Error) -> None:
-        if isinstance(error, lmdb.MapResizedError):
-            self._adopt_map_size()
+        if isinstance(error, lmdb.MapResizedError):  # a process with a larger budget wrote behind our map
+            self.grow(max(self._map_size, _file_size(self.path)) + (64 << 20))
         elif isinstance(error, lmdb.PanicError):
             self._reopen()
         else:
@@ -203,11 +208,6 @@ class Environment:
         with self._gate:
             self._gate.wait_for(lambda: self._active == 0)
             yield
-
-    def _adopt_map_size(self) -> None:
-        with self._alone():
-            self._lmdb.set_mapsize(0)
-            self._map_size = self._lmdb.info()["map_size"]
 
     def _reopen(self) -> None:
         with self._alone():
@@ -242,6 +242,13 @@ class Environment:
                 raise Unavailable(f"the log {self.path} cannot take disk space: {error}") from error
             return False
         return True
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return os.stat(path / "data.mdb").st_size
+    except OSError:
+        return 0
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
