@@ -21,10 +21,17 @@ QUICK = (
 """Flags of a run that makes many small updates quickly."""
 
 
-def penstock(home: Path, *arguments: str, timeout: float = 120, check: bool = True) -> "subprocess.CompletedProcess[str]":
+def penstock(
+    home: Path, *arguments: str, timeout: float = 120, check: bool = True
+) -> "subprocess.CompletedProcess[str]":
     """One command to its end."""
     done = subprocess.run(
-        command(*arguments), env=environment(home), capture_output=True, text=True, timeout=timeout, check=False
+        command(*arguments),
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     if check and done.returncode != 0:
         raise AssertionError(f"penstock {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
@@ -90,7 +97,9 @@ class Training:
             if self.process.poll() is not None:
                 raise AssertionError(f"the run ended before {what}: {self.process.communicate()}")
             if time.monotonic() > until:
-                raise AssertionError(f"{what or 'a condition'} did not come true in {seconds} s: {self.status()}")
+                raise AssertionError(
+                    f"{what or 'a condition'} did not come true in {seconds} s: {self.status()}"
+                )
             time.sleep(0.02)
 
     def wait_for_updates(self, count: int, seconds: float = 60.0) -> None:

@@ -49,7 +49,11 @@ def joined(events: list[dict[str, object]]) -> set[object]:
 def check_accounts(folder: Path) -> None:
     """Every rollout received was learned from, dropped for a stated reason, or is still pending."""
     last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-    accounts = {name.removeprefix("accounting/"): value for name, value in last.items() if name.startswith("accounting/")}
+    accounts = {
+        name.removeprefix("accounting/"): value
+        for name, value in last.items()
+        if name.startswith("accounting/")
+    }
     outcomes = ("used", "duplicate", "stale", "not_rostered", "pending")
     assert accounts["received"] == sum(accounts.get(name, 0) for name in outcomes), accounts
     assert accounts["used"] > 0
@@ -73,7 +77,8 @@ def test_hyperparameters_change_while_the_run_goes_on(home: Path):
         run.wait_for_updates(5)
         penstock(home, "set", "tuned", "learning_rate=1e-5", "ppo.entropy=0.02")
         run.wait_until(
-            lambda: last_metric(run.folder, "charts/learning_rate") == pytest.approx(1e-5), what="the new rate"
+            lambda: last_metric(run.folder, "charts/learning_rate") == pytest.approx(1e-5),
+            what="the new rate",
         )
         assert last_metric(run.folder, "charts/entropy") == pytest.approx(0.02)
         for bad, words in (("lerning_rate=1", "did you mean 'learning_rate'"), ("epochs=3", "cannot change"),

@@ -9,10 +9,11 @@ from typing import Any
 from penstock import config, plugins
 from penstock.algorithms.settings import Settings, read
 from penstock.config import files
-from penstock.errors import ConfigError, Conflict, Unavailable, nearest
+from penstock.errors import ConfigError, Conflict, Damaged, NotFound, Unavailable, nearest
 from penstock.executors.base import Executor
 from penstock.loop.commands import give
 from penstock.loop.keeper import Keeper, Watcher
+from penstock.loop.registry import RunRecord, find, register
 from penstock.loop.runs import RunFolder
 from penstock.model.commands import Verb, command
 from penstock.model.run import LIVE, RunState, RunStatus
@@ -27,7 +28,9 @@ def train(
 ) -> RunStatus:
     """Make a run and keep it until it ends. A run whose settings turn out wrong leaves nothing behind."""
     folder = RunFolder.create(home, spec, name)
-    status = Keeper(folder, spec, stream, executor, watch).run()
+    stream.remove_run(folder.run)  # what an older run of that name may have left
+    record = register(stream, folder.run, spec)
+    status = Keeper(folder, record, stream, executor, watch).run()
     if status.state is RunState.FAILED and status.version is None:
         stream.remove_run(folder.run)
         shutil.rmtree(folder.path, ignore_errors=True)
@@ -49,7 +52,7 @@ def resume(
         folder.save_spec(spec)
     if status.state is RunState.INTERRUPTED:  # write down what its keeper no longer could
         folder.save_status(status)
-    return Keeper(folder, spec, stream, executor, watch).run()
+    return Keeper(folder, _told(stream, run, spec), stream, executor, watch).run()
 
 
 def stop(home: Path, run: str, stream: Stream, patience_seconds: float = 90.0) -> RunStatus:
@@ -112,6 +115,15 @@ def _tell(home: Path, run: str, stream: Stream, verb: Verb, arguments: Mapping[s
     folder = _live(home, run)
     give(stream, command(run, verb, **arguments))
     return folder.status()
+
+
+def _told(stream: Stream, run: str, spec: Spec) -> RunRecord:
+    """The run as the stream knows it, told anew where its spec changed or its record was lost."""
+    try:
+        known = find(stream, run)
+    except (NotFound, Damaged):
+        return register(stream, run, spec)
+    return known if known.spec == spec else register(stream, run, spec, known.commands)
 
 
 def _with_stop(spec: Spec, overrides: Mapping[str, Any]) -> Spec:

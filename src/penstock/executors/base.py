@@ -38,8 +38,8 @@ class WorkerSpec:
 
 
 class Worker(Protocol):
-    spec: WorkerSpec
-    pid: int
+    @property
+    def pid(self) -> int: ...
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""

@@ -92,7 +92,9 @@ class Intake:
             for (partition, offset), _ in rounds.values():
                 position[partition] = min(position.get(partition, offset), offset)
         self.accounted = {place for place in self.accounted if place[1] >= position.get(place[0], 0)}
-        return Ledger(position, sorted(self.accounted), dict(self.marks), dict(self.counts))
+        counts = dict(self.counts)
+        counts["received"] = counts.get("received", 0) - pending_count(self)  # these will be read again
+        return Ledger(position, sorted(self.accounted), dict(self.marks), counts)
 
     @property
     def dead_letters(self) -> int:

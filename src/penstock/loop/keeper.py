@@ -9,25 +9,23 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TextIO
 
 import msgspec
 
-from penstock.errors import ConfigError, Conflict, PenstockError
+from penstock.errors import ConfigError, Conflict
 from penstock.executors.base import Executor, Exit, Worker, WorkerSpec
 from penstock.loop.beat import Pulse
 from penstock.loop.commands import CommandReader
 from penstock.loop.metrics import MetricsWriter
 from penstock.loop.processes import identify
-from penstock.loop.registry import RunRecord, find, register
+from penstock.loop.registry import RunRecord
 from penstock.loop.runs import RunFolder
 from penstock.loop.supervise import Fault, Supervised
 from penstock.model import topics
 from penstock.model.codec import Frame, decode
 from penstock.model.commands import Command
 from penstock.model.run import RunState, RunStatus
-from penstock.model.spec import Spec
 from penstock.stream.base import Stream
 from penstock.stream.records import RecordReader
 
@@ -45,8 +43,9 @@ class Keeper:
     """Keeps one run going until it is done, stopped, or cannot go on."""
 
     def __init__(
-        self, folder: RunFolder, spec: Spec, stream: Stream, executor: Executor, watch: Watcher
+        self, folder: RunFolder, record: RunRecord, stream: Stream, executor: Executor, watch: Watcher
     ) -> None:
+        spec = record.spec
         self.folder, self.spec = folder, spec
         self.status: RunStatus = folder.stored_status()
         self.report: dict[str, Any] = {}
@@ -67,7 +66,6 @@ class Keeper:
         self._interrupts = 0
         self._failure: str | None = None
         self._stop_reason: str | None = None
-        record = self._record()
         self._commands = CommandReader(stream, folder.run, record.commands)
         self._wanted = self._count_wanted()
         self._reports = [
@@ -321,15 +319,6 @@ class Keeper:
         for worker in (*self._leaving, self._evaluator):
             if worker is not None:
                 worker.kill()
-
-    def _record(self) -> RunRecord:
-        """The run as the stream knows it; registered by the first keeper, told anew when its spec changed."""
-        with suppress(PenstockError):
-            known = find(self._stream, self.folder.run)
-            if known.spec == self.spec:
-                return known
-            return register(self._stream, self.folder.run, self.spec, known.commands)
-        return register(self._stream, self.folder.run, self.spec)
 
     def _listen_to_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,0 +1,114 @@
+"""Every rollout is accounted for exactly once, also across a restart of the learner."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.loop.intake import Intake, Ledger, open_intake, pending_count
+from penstock.model import topics
+from penstock.model.codec import Schema, encode
+from penstock.model.rollout import Block, Hello, Rollout, RolloutFacts, Start
+from penstock.model.spaces import ActionLayout, Column, Leaf, ObservationLayout, Spaces
+from penstock.model.version import Version
+from penstock.stream.embedded import EmbeddedStream
+
+RUN = "r-b2c3"
+SPACES = Spaces(
+    ObservationLayout({"observations": Column((4,), "<f4")}, (Leaf((), "box", "observations", size=4),)),
+    ActionLayout("discrete", (2,), (0,)),
+)
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> EmbeddedStream:
+    return EmbeddedStream(tmp_path)
+
+
+def rollout(slot: int, round: int, step: int | None = None) -> bytearray:
+    version = Version(1, round if step is None else step)
+    facts = RolloutFacts(RUN, slot, round, "i", version, 3, 2, (Start(0, 0, 0.0),) * 2, (), {}, 0.0)
+    return Rollout(facts, Block.allocate(SPACES, 3, 2).columns()).encode()
+
+
+def write(stream: EmbeddedStream, *places: tuple[int, int]) -> None:
+    writer = stream.writer(topics.experiences(RUN))
+    for slot, round in places:
+        writer.write(str(slot), rollout(slot, round))
+    writer.close()
+
+
+def balanced(intake: Intake) -> bool:
+    outcomes = ("used", "duplicate", "stale", "not_rostered")
+    return intake.counts["received"] == sum(intake.counts[name] for name in outcomes) + pending_count(intake)
+
+
+def test_the_first_record_of_a_round_is_used_and_others_are_duplicates(stream: EmbeddedStream):
+    write(stream, (0, 0), (0, 0), (0, 1))
+    intake = open_intake(stream, RUN, Ledger())
+    intake.read(0)
+    intake.take(0, 0)
+    write(stream, (0, 0))
+    intake.read(0)
+    assert intake.counts == {"received": 4, "duplicate": 2, "used": 1}
+    assert balanced(intake)
+    assert [(item.slot, item.round, item.reason) for item in intake.dropped] == [(0, 0, "duplicate")] * 2
+
+
+def test_what_was_read_but_not_used_is_read_again_after_a_restart(stream: EmbeddedStream):
+    write(stream, (0, 0), (1, 0), (0, 1), (1, 1))
+    intake = open_intake(stream, RUN, Ledger())
+    intake.read(0)
+    intake.take(0, 0)
+    intake.take(1, 0)
+    intake.take(1, 1)
+    ledger = intake.ledger()
+    again = open_intake(stream, RUN, ledger)
+    again.read(0)
+    assert again.has(0, 1)
+    assert not again.has(1, 1)
+    assert again.counts["used"] == 3
+    assert balanced(again)
+
+
+def test_the_sums_agree_after_any_number_of_restarts(stream: EmbeddedStream):
+    rng = np.random.default_rng(0)
+    ledger, used = Ledger(), set()
+    for _ in range(30):
+        write(stream, *[(int(rng.integers(3)), int(rng.integers(40))) for _ in range(5)])
+        intake = open_intake(stream, RUN, ledger)
+        while intake.read(0):
+            pass
+        for slot, rounds in list(intake.pending.items()):
+            for round in sorted(rounds)[: int(rng.integers(3))]:
+                if rng.random() < 0.2:
+                    intake.drop(slot, round, "stale")
+                else:
+                    intake.take(slot, round)
+                    assert (slot, round) not in used, "a rollout was used twice"
+                    used.add((slot, round))
+        assert balanced(intake)
+        ledger = intake.ledger()
+
+
+def test_a_hello_is_no_rollout_and_a_foreign_record_is_a_dead_letter(stream: EmbeddedStream):
+    writer = stream.writer(topics.experiences(RUN))
+    writer.write("0", encode(Schema.HELLO, Hello(RUN, 0, "i", SPACES, 1, "h")))
+    writer.write("0", b"garbage")
+    writer.write("0", encode(Schema.COMMAND, {}))
+    writer.write("0", rollout(0, 0))
+    intake = open_intake(stream, RUN, Ledger())
+    intake.read(0)
+    assert list(intake.hellos) == [0]
+    assert intake.dead_letters == 2
+    assert intake.has(0, 0)
+    assert len(stream.reader(topics.DEAD_LETTERS).read(10, 0)) == 2
+
+
+def test_slots_that_left_take_their_rollouts_with_them(stream: EmbeddedStream):
+    write(stream, (0, 0), (1, 0), (1, 1))
+    intake = open_intake(stream, RUN, Ledger())
+    intake.read(0)
+    intake.forget([1])
+    assert intake.counts["not_rostered"] == 2
+    assert balanced(intake)
