@@ -137,8 +137,14 @@ class DQNSettings(Settings, frozen=True, kw_only=True):
          "priority_beta"}
     )  # fmt: skip
 
+    learning_rate: Annotated[float, Meta(gt=0)] | Schedule = 1e-3
+    """Step size of Adam; `lin_X` falls linearly from X to 0."""
+
+    max_grad_norm: Positive = 10.0
+    """Gradients are scaled down to this norm."""
+
     buffer: Count = 100_000
-    """Transitions kept in replay memory."""
+    """Transitions kept in replay memory; each holds two observations, before and after."""
 
     batch: Count = 128
     """Transitions of one gradient step."""
@@ -150,7 +156,7 @@ class DQNSettings(Settings, frozen=True, kw_only=True):
     """Transitions collected before the first gradient step."""
 
     n_step: Annotated[int, Meta(ge=1, le=64)] = 3
-    """Rewards summed before the bootstrap."""
+    """Rewards summed before the bootstrap; fewer where an episode or a rollout ends first."""
 
     double: bool = True
     """Choose the next action with the online network, judge it with the target."""
@@ -190,8 +196,14 @@ class SACSettings(Settings, frozen=True, kw_only=True):
         {"learning_rate", "gamma", "max_grad_norm", "target_rate", "target_entropy_scale"}
     )
 
+    learning_rate: Annotated[float, Meta(gt=0)] | Schedule = 1e-3
+    """Step size of Adam, for policy, critics and temperature; `lin_X` falls linearly from X to 0."""
+
+    max_grad_norm: Positive = 10.0
+    """Gradients are scaled down to this norm."""
+
     buffer: Count = 200_000
-    """Transitions kept in replay memory."""
+    """Transitions kept in replay memory; each holds two observations, before and after."""
 
     batch: Count = 256
     """Transitions of one gradient step."""
@@ -200,7 +212,7 @@ class SACSettings(Settings, frozen=True, kw_only=True):
     """Gradient steps of one update."""
 
     learning_starts: Annotated[int, Meta(ge=0)] = 1_000
-    """Transitions collected, with random actions, before the first gradient step."""
+    """Transitions collected before the first gradient step; a fresh policy acts almost uniformly."""
 
     target_rate: Rate = 0.005
     """How far the target critics move at each gradient step."""
@@ -212,7 +224,7 @@ class SACSettings(Settings, frozen=True, kw_only=True):
     """Tune that weight towards a target entropy."""
 
     target_entropy_scale: Positive = 1.0
-    """The target entropy is minus this times the number of action dimensions."""
+    """The target entropy is minus this times the number of action dimensions (scaled to [−1, 1])."""
 
 
 def read(kind: type[Settings], values: Mapping[str, Any], place: str) -> Settings:
