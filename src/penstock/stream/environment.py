@@ -16,7 +16,7 @@ from typing import Any
 
 import lmdb
 
-from penstock.errors import Damaged, Unavailable
+from penstock.errors import Damaged, PenstockError, Unavailable
 from penstock.stream import layout, recovery
 from penstock.stream.recovery import OnEvent
 from penstock.stream.wake import Bell
@@ -85,23 +85,18 @@ class Environment:
         self.check_readers()
         self.bell = Bell(path / "wake")
 
-    @contextmanager
-    def read(self) -> "Iterator[lmdb.Transaction[bytes]]":
+    def read(self) -> "_Transaction":
         """A read transaction: copy and leave at once, for it keeps old pages from being reused."""
-        with self._transaction(write=False) as txn:
-            yield txn
+        return _Transaction(self, write=False, size=0)
 
-    @contextmanager
-    def write(self, size: int = 0) -> "Iterator[lmdb.Transaction[memoryview]]":
+    def write(self, size: int = 0) -> "_Transaction":
         """A write transaction that adds about `size` bytes; committed unless the block raises.
 
         One transaction writes at a time, over all processes. Raises LogFull when the map has no room.
         """
         if time.monotonic() - self._readers_checked > _READER_CHECK_SECONDS:
             self.check_readers()
-        with self._transaction(write=True) as txn:
-            self._take_disk(size, txn)
-            yield txn
+        return _Transaction(self, write=True, size=size)
 
     def check_readers(self) -> int:
         """Free the slots of readers that died; returns how many there were."""
@@ -141,33 +136,6 @@ class Environment:
                 raise
             raise Unavailable(f"the log {self.path} cannot be opened: {error}") from error
 
-    @contextmanager
-    def _transaction(self, write: bool) -> Iterator[Any]:
-        txn = self._begin(write)
-        reopen = False
-        try:
-            try:
-                yield txn
-                txn.commit()
-            except BaseException:
-                txn.abort()
-                raise
-        except lmdb.MapFullError as error:
-            raise LogFull(f"the log {self.path} is full") from error
-        except lmdb.DiskError as error:
-            raise Unavailable(f"the disk that holds {self.path} is full; free some space") from error
-        except lmdb.PanicError as error:
-            reopen = True
-            raise Unavailable(f"the log {self.path} could not be written and was opened anew") from error
-        except _DAMAGE as error:
-            raise self._damaged(error) from error
-        except lmdb.Error as error:
-            raise Unavailable(f"the log {self.path} cannot be used: {error}") from error
-        finally:
-            self._leave()
-            if reopen:
-                self._reopen()
-
     def _begin(self, write: bool) -> Any:
         """Enter, and begin; what another process did to the map or the slots is put right first."""
         for last_try in (False, False, True):
@@ -177,12 +145,36 @@ class Environment:
                 return self._lmdb.begin(write=True, buffers=True) if write else self._lmdb.begin()
             except lmdb.Error as error:
                 self._leave()
-                if isinstance(error, _DAMAGE):
-                    raise self._damaged(error) from error
                 if last_try or not isinstance(error, _REPAIRABLE):
-                    raise Unavailable(f"the log {self.path} cannot be used: {error}") from error
+                    raise self._translated(error) from error
                 self._repair(error)
         raise AssertionError("the last try returns or raises")
+
+    def _end(self, txn: Any, error: BaseException | None) -> None:
+        """Commit, or abort after an error; LMDB's errors become ours."""
+        try:
+            if error is None:
+                txn.commit()
+            else:
+                txn.abort()
+        except lmdb.Error as failure:
+            error = failure
+        finally:
+            self._leave()
+        if isinstance(error, lmdb.Error):
+            if isinstance(error, lmdb.PanicError):
+                self._reopen()
+            raise self._translated(error) from error
+
+    def _translated(self, error: lmdb.Error) -> PenstockError:
+        if isinstance(error, lmdb.MapFullError):
+            return LogFull(f"the log {self.path} is full")
+        if isinstance(error, lmdb.DiskError):
+            return Unavailable(f"the disk that holds {self.path} is full; free some space")
+        if isinstance(error, _DAMAGE):
+            recovery.mark_doubtful(self.path)
+            return Damaged(f"the log {self.path} is damaged; restart to have it set aside: {error}")
+        return Unavailable(f"the log {self.path} cannot be used: {error}")
 
     def _leave(self) -> None:
         with self._gate:
@@ -197,10 +189,6 @@ class Environment:
             self._reopen()
         else:
             self.check_readers()
-
-    def _damaged(self, error: lmdb.Error) -> Damaged:
-        recovery.mark_doubtful(self.path)
-        return Damaged(f"the log {self.path} is damaged; restart to have it set aside: {error}")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -242,6 +230,29 @@ class Environment:
                 raise Unavailable(f"the log {self.path} cannot take disk space: {error}") from error
             return False
         return True
+
+
+class _Transaction:
+    """A context manager by hand: on the way of every record, and a generator costs twice as much."""
+
+    __slots__ = ("_environment", "_size", "_txn", "_write")
+
+    def __init__(self, environment: Environment, write: bool, size: int) -> None:
+        self._environment, self._write, self._size = environment, write, size
+        self._txn: Any = None
+
+    def __enter__(self) -> Any:
+        self._txn = self._environment._begin(self._write)
+        if self._write:
+            try:
+                self._environment._take_disk(self._size, self._txn)
+            except BaseException as error:
+                self._environment._end(self._txn, error)
+                raise
+        return self._txn
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._environment._end(self._txn, error)
 
 
 def _file_size(path: Path) -> int:
