@@ -1,7 +1,7 @@
 """Who counts: the line of updates that led to the newest version."""
 
-from penstock.model.history import Claim, Entry, Update, Used, decode_entry, encode_entry, lineage
 from penstock.model.codec import open_frame
+from penstock.model.history import Claim, Entry, Update, Used, decode_entry, encode_entry, lineage
 from penstock.model.version import Version
 
 
@@ -24,7 +24,14 @@ def test_a_new_learner_replaces_what_came_after_its_base():
 
 
 def test_what_a_replaced_learner_still_writes_changes_nothing():
-    entries: list[Entry] = [Claim(1, 0, 0.0), update(1, 1), Claim(2, 1, 0.0), update(1, 2), update(2, 2), update(1, 3)]
+    entries: list[Entry] = [
+        Claim(1, 0, 0.0),
+        update(1, 1),
+        Claim(2, 1, 0.0),
+        update(1, 2),
+        update(2, 2),
+        update(1, 3),
+    ]
     assert versions(entries) == ["1.1", "2.2"]
 
 

@@ -66,11 +66,11 @@ class Actor:
         """Stand where the last rollout of this slot in the log ended; return its round, or -1."""
         mine = self._written()
         newest = next(mine, None)
-        if newest is None or not group.spaces.exact:
+        if newest is None:
             group.start(block)
-            return newest.facts.round if newest else -1
+            return -1
         rebuilt = group.rebuild(_chain(newest, mine), block)
-        if rebuilt.mismatches:
+        if rebuilt.mismatches and group.spaces.exact:
             self._event("resume_not_exact", environments=rebuilt.mismatches, reason=" ".join(rebuilt.reasons))
         return newest.facts.round
 

@@ -1,0 +1,85 @@
+"""What must hold of a run's log, read from outside: the judge of the kill campaigns.
+
+It trusts nobody: it reads the topics themselves and compares what actors were acknowledged, what the
+log holds and what the history says was used. `test_checker.py` proves it with planted bugs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from penstock.model import topics
+from penstock.model.codec import Frame, Schema
+from penstock.model.history import Claim, Entry, Update, decode_entry, lineage
+from penstock.model.rollout import Rollout
+from penstock.stream.records import RecordReader
+from penstock.wiring import open_stream
+
+Place = tuple[int, int]
+
+
+def check_run(home: Path, run: str) -> dict[str, Any]:
+    """Read a run's log and judge it; returns what was counted."""
+    stream = open_stream(home)
+    entries = [entry for _, entry in _all(RecordReader(stream, topics.history(run), decode_entry))]
+    reader = RecordReader(stream, topics.experiences(run), _rollout)
+    places = [value for _, value in _all(reader) if value is not None]
+    facts = judge(entries, places)
+    assert reader.dead_letters == 0, f"{reader.dead_letters} records of {run} are damaged"
+    stream.close()
+    return facts
+
+
+def judge(entries: Iterable[Entry], written: Iterable[Place]) -> dict[str, Any]:
+    """The promises about history and log; raise AssertionError where one is broken."""
+    entries, rounds = list(entries), Counter(written)
+    check_versions(entries)
+    line = lineage(entries).updates
+    used = [(item.slot, item.round) for update in line for item in update.used]
+    steps = [update.version.step for update in line]
+    assert steps == list(range(1, len(steps) + 1)), "the line of updates has a gap"
+    twice = [place for place, count in Counter(used).items() if count > 1]
+    assert not twice, f"rollouts learned from twice: {twice[:3]}"
+    dropped = {
+        (item.slot, item.round) for update in line for item in update.dropped if item.reason != "duplicate"
+    }
+    lost = [place for place in rounds if place not in set(used) | dropped and place[1] < len(steps)]
+    assert not lost, f"rollouts neither learned from nor dropped: {lost[:3]}"
+    for slot in {slot for slot, _ in rounds}:
+        mine = sorted(round for other, round in rounds if other == slot)
+        assert mine == list(range(mine[0], mine[-1] + 1)), f"slot {slot} has a gap in its rounds"
+    return {
+        "updates": len(line),
+        "rollouts": len(rounds),
+        "used": len(used),
+        "duplicates": sum(rounds.values()) - len(rounds),
+        "epochs": max((entry.epoch for entry in entries if isinstance(entry, Claim)), default=0),
+    }
+
+
+def check_versions(entries: list[Entry]) -> None:
+    """Epochs grow with every claim; within an epoch steps grow by one."""
+    claims = [entry.epoch for entry in entries if isinstance(entry, Claim)]
+    assert claims == sorted(set(claims)), "an epoch was claimed twice or out of order"
+    last: dict[int, int] = {entry.epoch: entry.base for entry in entries if isinstance(entry, Claim)}
+    for entry in entries:
+        if isinstance(entry, Update):
+            epoch, step = entry.version
+            assert step == last[epoch] + 1, f"version {entry.version} follows step {last[epoch]}"
+            last[epoch] = step
+
+
+def _all(reader: Any) -> list[Any]:
+    found = []
+    while some := reader.read(1000, 0):
+        found.extend(some)
+    reader.close()
+    return found
+
+
+def _rollout(frame: Frame) -> Place | None:
+    if frame.schema is Schema.HELLO:
+        return None
+    facts = Rollout.decode(frame).facts
+    return facts.slot, facts.round
