@@ -45,8 +45,8 @@ class PPOSettings(Settings, frozen=True, kw_only=True):
     """Proximal policy optimisation (Schulman et al., 2017)."""
 
     live: ClassVar[frozenset[str]] = frozenset(
-        {"learning_rate", "value_learning_rate", "gamma", "gae_lambda", "clip_range", "entropy", "value_coefficient",
-         "max_grad_norm", "target_kl"}
+        {"learning_rate", "value_learning_rate", "gamma", "gae_lambda", "clip_range", "entropy",
+         "value_coefficient", "max_grad_norm", "target_kl"}
     )  # fmt: skip
 
     gae_lambda: Rate = 0.95
@@ -87,7 +87,8 @@ class IMPALASettings(Settings, frozen=True, kw_only=True):
     """Importance-weighted actor-learner (Espeholt et al., 2018)."""
 
     live: ClassVar[frozenset[str]] = frozenset(
-        {"learning_rate", "gamma", "entropy", "value_coefficient", "max_grad_norm", "rho_clip", "trace_clip", "vtrace_lambda"}
+        {"learning_rate", "gamma", "entropy", "value_coefficient", "max_grad_norm", "rho_clip", "trace_clip",
+         "vtrace_lambda"}
     )  # fmt: skip
 
     entropy: NonNegative | Schedule = 0.01
@@ -133,8 +134,8 @@ class DQNSettings(Settings, frozen=True, kw_only=True):
     """Deep Q-learning: double, duelling, n-step, prioritised (Hessel et al., 2018)."""
 
     live: ClassVar[frozenset[str]] = frozenset(
-        {"learning_rate", "gamma", "max_grad_norm", "target_rate", "epsilon_start", "epsilon_end", "epsilon_steps",
-         "priority_beta"}
+        {"learning_rate", "gamma", "max_grad_norm", "target_rate", "epsilon_start", "epsilon_end",
+         "epsilon_steps", "priority_beta"}
     )  # fmt: skip
 
     learning_rate: Annotated[float, Meta(gt=0)] | Schedule = 1e-3
