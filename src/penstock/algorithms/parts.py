@@ -37,7 +37,7 @@ def adam_step(
 
     Both numbers may be traced, so that changing them does not recompile.
     """
-    norm = optax.global_norm(gradients)
+    norm = jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(gradients)))
     shrink = jnp.minimum(1.0, max_norm / (norm + 1e-6))
     updates, state = _adam.update(jax.tree.map(lambda g: g * shrink, gradients), state)
     return jax.tree.map(lambda p, u: p - learning_rate * u, parameters, updates), state, norm
@@ -93,7 +93,8 @@ class Running:
         return np.asarray(self.squares / self.count if self.count else np.ones_like(self.squares))
 
     def tensors(self) -> dict[str, Array]:
-        return {"count": self.count.copy(), "mean": self.mean.copy(), "squares": self.squares.copy()}
+        # np.array: arithmetic on arrays without axes gives NumPy scalars, which safetensors refuses
+        return {"count": np.array(self.count), "mean": np.array(self.mean), "squares": np.array(self.squares)}
 
     def load(self, tensors: Mapping[str, Array]) -> None:
         self.count, self.mean, self.squares = (
