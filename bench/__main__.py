@@ -15,7 +15,7 @@ def main() -> int:
     out = arguments.out
     (out / "logs").mkdir(parents=True, exist_ok=True)
     load = os.getloadavg()[0]
-    if load > 0.5:
+    if load > report.QUIET_LOAD:
         print(
             f"warning: the load is {load:.1f}; numbers mean little unless the machine is quiet",
             file=sys.stderr,

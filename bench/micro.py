@@ -123,7 +123,7 @@ def _follow_versions(root: Path, count: int, results: Connection) -> None:
 
 def actor_mb(out: Path, seconds: float = 20.0) -> float:
     """The greatest own memory (USS, in MB) of an actor process of a live CartPole run."""
-    environ = _environ(out)
+    environ, known = _environ(out), set(psutil.Process().children(recursive=True))
     argv = penstock("train", "CartPole-v1", "--keep-going", "--quiet")
     with (out / "logs" / "memory.log").open("ab") as log:
         child = subprocess.Popen(argv, stdout=log, stderr=log, env=environ, start_new_session=True)
@@ -134,7 +134,7 @@ def actor_mb(out: Path, seconds: float = 20.0) -> float:
                 time.sleep(1.0)
                 greatest = max(greatest, _greatest_actor(child.pid))
         finally:
-            end_tree()
+            end_tree(known)
     if not greatest:
         raise SystemExit("no actor process was seen; see logs/memory.log")
     return greatest / 1e6

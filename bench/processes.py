@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class Finished:
     """Greatest sum of proportional memory (PSS) of the process and its descendants."""
     timed_out: bool
     code: int | None
+    others: float
+    """Share of all processors that other processes used meanwhile: near 0 on a quiet machine."""
 
 
 def run(
@@ -45,7 +47,8 @@ def run(
     """Run until one line of JSON, the end or the limit; then end the whole tree. Errors go to `log`."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of a peer become ours, so none is missed
     log.parent.mkdir(parents=True, exist_ok=True)
-    cpu_before = _cpu_of_children()
+    known = set(psutil.Process().children(recursive=True))
+    cpu_before, busy_before = _cpu_of_children(), busy_seconds()
     with log.open("ab") as errors:
         started = time.monotonic()
         child = subprocess.Popen(
@@ -63,8 +66,10 @@ def run(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(GRACE_SECONDS)
         finally:
-            end_tree()
-    return Finished(line, seconds, _cpu_of_children() - cpu_before, peak / 1e6, timed_out, child.poll())
+            end_tree(known)
+    cpu, elapsed = _cpu_of_children() - cpu_before, time.monotonic() - started
+    others = max(0.0, busy_seconds() - busy_before - cpu) / (elapsed * (os.cpu_count() or 1))
+    return Finished(line, seconds, cpu, peak / 1e6, timed_out, child.poll(), others)
 
 
 def _follow(
@@ -105,18 +110,21 @@ def _memory() -> float:
     return total
 
 
-def end_tree() -> None:
-    """End every descendant of this process: politely, then surely."""
-    found = psutil.Process().children(recursive=True)
+def busy_seconds() -> float:
+    """Seconds all processors together have worked since the machine started."""
+    times = psutil.cpu_times()
+    return float(sum(times[:7]) - times.idle - times.iowait)
+
+
+def end_tree(known: Collection[psutil.Process] = ()) -> None:
+    """End every descendant of this process but the `known` ones: politely, then surely."""
+    found = [process for process in psutil.Process().children(recursive=True) if process not in known]
     for how, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 5.0)):
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(how)
         psutil.wait_procs(found, timeout=patience)
-        found = psutil.Process().children(recursive=True)
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        found = [process for process in psutil.Process().children(recursive=True) if process not in known]
 
 
 def _cpu_of_children() -> float:

@@ -42,6 +42,8 @@ class Outcome:
     mean_return: float | None
     cpu_seconds: float
     peak_mb: float
+    others: float = 0.0
+    """Share of all processors that other processes used meanwhile."""
     note: str = ""
 
     @property
@@ -110,6 +112,7 @@ def _outcome(
         mean_return=line.get("mean_return"),
         cpu_seconds=round(done.cpu_seconds, 2),
         peak_mb=round(done.peak_mb, 1),
+        others=round(done.others, 3),
         note="" if line or done.timed_out else f"ended with code {done.code} and no result; see its log",
     )
 
@@ -154,6 +157,7 @@ def summary(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
                     "steps_per_second": statistics.median(o.steps_per_second for o in own),
                     "cpu_seconds": statistics.median(o.cpu_seconds for o in own),
                     "peak_mb": max(o.peak_mb for o in own),
+                    "others": max(o.others for o in own),
                     "seconds": [o.seconds if math.isfinite(o.time) else None for o in own],
                 }
             )

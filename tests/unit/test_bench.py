@@ -38,6 +38,19 @@ def test_we_are_not_ahead_of_anybody_unless_most_of_our_own_runs_arrived():
     assert report.verdicts({"race": {"summary": summary(runs), "runs": []}})[0][3] == "NO"
 
 
+def test_no_speed_is_promised_from_a_busy_machine():
+    runs = [outcome("penstock", 10), outcome("sb3", 90)]
+    facts = {"race": {"summary": summary(runs), "runs": []}, "machine": {"load_before": 12.0}}
+    assert report.verdicts(facts)[0][3] == "not valid"
+    facts["machine"]["load_before"] = 0.1
+    facts["race"]["summary"][1]["others"] = 0.4
+    assert report.verdicts(facts)[0][3] == "not valid"
+
+
+def test_more_than_the_physical_limit_is_a_wrong_measurement():
+    assert report.verdicts({"sustained": {"ratio": 2.11}})[0][3] == "not valid"
+
+
 def test_sustained_speed_leaves_out_the_warm_up():
     points = [(0.0, 5.0), (10.0, 10.0), (100.0, 15.0), (1100.0, 25.0)]
     assert sustained.speed(points) == 100.0
