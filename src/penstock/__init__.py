@@ -1,8 +1,8 @@
 """Penstock: distributed reinforcement learning on a log of experience.
 
-    import penstock
-    run = penstock.train("CartPole-v1", algorithm="ppo", actors=2)
-    run.policy().act(observation)
+import penstock
+run = penstock.train("CartPole-v1", algorithm="ppo", actors=2)
+run.policy().act(observation)
 """
 
 from typing import TYPE_CHECKING, Any

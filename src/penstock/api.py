@@ -220,4 +220,6 @@ def _await_start(keeper: "subprocess.Popen[bytes]", folder: RunFolder) -> None:
             raise
     said = keeper.stderr.read().decode(errors="replace").strip() if keeper.stderr else ""
     if keeper.returncode != 0:
-        raise ConfigError(said.removeprefix("error: ") or f"the keeper ended with exit code {keeper.returncode}")
+        raise ConfigError(
+            said.removeprefix("error: ") or f"the keeper ended with exit code {keeper.returncode}"
+        )

@@ -219,7 +219,9 @@ def _answer(json: bool, verb: str, run: str, *arguments: Any) -> None:
     stream = open_stream(home)
     status = getattr(verbs, verb)(home, run, *arguments, stream)
     stream.close()
-    print_json(status) if json else print(f"{run} is {status.state}" + (f": {status.reason}" if status.reason else ""))
+    print_json(status) if json else print(
+        f"{run} is {status.state}" + (f": {status.reason}" if status.reason else "")
+    )
 
 
 def _from_stdin() -> Any:

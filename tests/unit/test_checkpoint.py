@@ -27,7 +27,9 @@ def policy(version: Version) -> Policy:
 
 def head(version: Version, offset: int = 0) -> Checkpoint:
     ledger = Ledger({0: offset}, [(0, offset + 2)], {0: 3}, {"used": 4})
-    return Checkpoint(version, ledger, {0: 0}, {"learning_rate": 0.1}, {0: 1}, Progress(10, 2), {}, 0, (), {}, 1.0)
+    return Checkpoint(
+        version, ledger, {0: 0}, {"learning_rate": 0.1}, {0: 1}, Progress(10, 2), {}, 0, (), {}, 1.0
+    )
 
 
 def state(version: Version, first: int = 0, last: int = 0) -> State:
@@ -53,7 +55,9 @@ def test_what_was_written_comes_back(tmp_path: Path):
     assert acting.tensors["policy/weight"].tolist() == [5, 6, 7, 8, 9, 10]
 
 
-@pytest.mark.parametrize("name", ["state.safetensors", "policy.safetensors", "policy.json", "checkpoint.json"])
+@pytest.mark.parametrize(
+    "name", ["state.safetensors", "policy.safetensors", "policy.json", "checkpoint.json"]
+)
 @pytest.mark.parametrize("harm", ["cut", "flip", "remove"])
 def test_any_damage_is_refused(tmp_path: Path, name: str, harm: str):
     path = write(CheckpointStore(tmp_path, keep=3), 5) / name
@@ -103,7 +107,10 @@ def test_replay_rows_are_written_once_and_shared(tmp_path: Path):
     store = CheckpointStore(tmp_path, keep=3)
     write(store, 1, rows=10, memory=100)
     write(store, 2, rows=25, memory=100)
-    assert sorted(file.name for file in (tmp_path / "replay").iterdir()) == ["0-10.safetensors", "10-25.safetensors"]
+    assert sorted(file.name for file in (tmp_path / "replay").iterdir()) == [
+        "0-10.safetensors",
+        "10-25.safetensors",
+    ]
     _, restored, _ = CheckpointStore(tmp_path, 3).load(Version(1, 2))
     assert restored.rows["reward"].tolist() == list(range(25))
     assert restored.rows_added == 25
@@ -113,7 +120,10 @@ def test_rows_the_memory_has_forgotten_are_let_go(tmp_path: Path):
     store = CheckpointStore(tmp_path, keep=1)
     for step, rows in ((1, 10), (2, 20), (3, 30)):
         write(store, step, rows=rows, memory=15)
-    assert sorted(file.name for file in (tmp_path / "replay").iterdir()) == ["10-20.safetensors", "20-30.safetensors"]
+    assert sorted(file.name for file in (tmp_path / "replay").iterdir()) == [
+        "10-20.safetensors",
+        "20-30.safetensors",
+    ]
 
 
 def test_a_restored_store_goes_on_with_the_rows_it_has(tmp_path: Path):
