@@ -62,7 +62,7 @@ def run(
         )
         try:
             line, seconds, peak, timed_out = _follow(child, started, limit_seconds)
-            if line is not None:
+            if not timed_out:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(GRACE_SECONDS)
         finally:

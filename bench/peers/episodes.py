@@ -39,9 +39,9 @@ class Counted(gymnasium.Wrapper):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._return, self._length = 0.0, 0
 
-    def reset(self, **options):
+    def reset(self, *, seed=None, options=None):
         self._return, self._length = 0.0, 0
-        return self.env.reset(**options)
+        return self.env.reset(seed=seed, options=options)
 
     def step(self, action):
         answer = self.env.step(action)
