@@ -87,7 +87,7 @@ class OnPolicyLearner:
         """Make one update, in one compiled call."""
         # permutations come from the host: a shuffle costs NumPy a tenth of what sorting costs XLA on CPU
         generator = np.random.Generator(
-            np.random.Philox(counter=[0, 0, 0, self._updates], key=[self._seed, 1])
+            np.random.Philox(counter=[0, 0, 0, self._updates], key=[self._seed % 2**64, 1])
         )
         order = self._update.order(generator, *batch.shape)
         numbers = {name: np.float32(number) for name, number in live.items()}

@@ -123,9 +123,7 @@ class Acting:
         seed, slot, round_ = key
         # counter-based (Salmon et al., 2011): slot and round are the upper words of the counter,
         # so that the streams of two rollouts can never overlap
-        generator = np.random.Generator(
-            np.random.Philox(counter=[0, 0, round_, slot], key=[seed & 0xFFFFFFFFFFFFFFFF, seed >> 64])
-        )
+        generator = np.random.Generator(np.random.Philox(counter=[0, 0, round_, slot], key=[seed % 2**64, 0]))
         shape = (steps, environments, *heads.noise_shape(self.description))
         if self.description.spaces.action.kind == "box":
             return generator.standard_normal(shape, np.float32)
