@@ -17,7 +17,7 @@ Quiet = Annotated[bool, Parameter(["--quiet", "-q"], negative="", help="Show not
 
 
 def train(
-    source: str,
+    source: Annotated[str, Parameter(allow_leading_hyphen=True)],  # a lone - is standard input
     /,
     *,
     algorithm: str | None = None,

@@ -54,7 +54,7 @@ def check_accounts(folder: Path) -> None:
         for name, value in last.items()
         if name.startswith("accounting/")
     }
-    outcomes = ("used", "duplicate", "stale", "not_rostered", "pending")
+    outcomes = ("used", "duplicate", "stale", "not_rostered", "misfit", "pending")
     assert accounts["received"] == sum(accounts.get(name, 0) for name in outcomes), accounts
     assert accounts["used"] > 0
 

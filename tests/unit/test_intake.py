@@ -39,7 +39,7 @@ def write(stream: EmbeddedStream, *places: tuple[int, int]) -> None:
 
 
 def balanced(intake: Intake) -> bool:
-    outcomes = ("used", "duplicate", "stale", "not_rostered")
+    outcomes = ("used", "duplicate", "stale", "not_rostered", "misfit")
     return intake.counts["received"] == sum(intake.counts[name] for name in outcomes) + pending_count(intake)
 
 
@@ -111,4 +111,30 @@ def test_slots_that_left_take_their_rollouts_with_them(stream: EmbeddedStream):
     intake.read(0)
     intake.forget([1])
     assert intake.counts["not_rostered"] == 2
+    assert balanced(intake)
+
+
+def test_a_rollout_that_does_not_look_like_the_run_is_set_aside(stream: EmbeddedStream):
+    columns = Block.allocate(SPACES, 3, 2).columns()
+    harm: list[dict[str, np.ndarray]] = [
+        columns | {"observations": np.zeros((3, 2, 5), np.float32)},
+        columns | {"observations": np.zeros((3, 2, 4), np.float64)},
+        columns | {"last/observations": np.zeros((1, 4), np.float32)},
+        columns
+        | {"final/index": np.array([[3, 0]], np.int32), "final/observations": np.zeros((1, 4), np.float32)},
+        columns
+        | {"final/index": np.array([[-1, 0]], np.int32), "final/observations": np.zeros((1, 4), np.float32)},
+        {name: column for name, column in columns.items() if name != "last/observations"},
+        columns | {"more": np.zeros(1, np.float32)},
+    ]
+    writer = stream.writer(topics.experiences(RUN))
+    for round, bad in enumerate(harm):
+        facts = RolloutFacts(RUN, 0, round, "i", Version(1, 0), 3, 2, (Start(0, 0, 0.0),) * 2, (), {}, 0.0)
+        writer.write("0", Rollout(facts, bad).encode())
+    writer.write("0", rollout(0, len(harm)))
+    intake = open_intake(stream, RUN, Ledger())
+    intake.spaces = SPACES
+    intake.read(0)
+    assert intake.counts["misfit"] == len(harm)
+    assert intake.has(0, len(harm))
     assert balanced(intake)

@@ -1,7 +1,7 @@
 """Rollouts in, one of each rostered slot out; every rollout is accounted for exactly once.
 
 Reads from: `experiences.<run>`, from the position in the checkpoint. A rollout ends in one of the
-counted ways: used, duplicate, stale, not_rostered; or it is pending here; or it is a dead letter.
+counted ways: used, duplicate, stale, not_rostered, misfit; or it is pending here; or it is a dead letter.
 """
 
 from collections import Counter
@@ -14,7 +14,8 @@ from penstock.errors import Damaged
 from penstock.model import topics
 from penstock.model.codec import Frame, Schema, decode
 from penstock.model.history import Dropped
-from penstock.model.rollout import Hello, Rollout
+from penstock.model.rollout import Hello, Rollout, fits
+from penstock.model.spaces import Spaces
 from penstock.stream.base import Position, Stream
 from penstock.stream.records import RecordReader
 
@@ -43,6 +44,8 @@ class Intake:
     counts: Counter[str]
     accounted: set[Place]
     pending: dict[int, dict[int, tuple[Place, Rollout]]] = field(default_factory=dict)
+    spaces: Spaces | None = None
+    """What the run's rollouts look like, once that is known; others are set aside."""
     hellos: dict[int, Hello] = field(default_factory=dict)
     """Slots that asked to join since the last look."""
     dropped: list[Dropped] = field(default_factory=list)
@@ -105,6 +108,9 @@ class Intake:
         self.counts["received"] += 1
         if round <= self.marks.get(slot, -1) or self.has(slot, round):
             self._count(place, slot, round, "duplicate")
+            return
+        if self.spaces is not None and not fits(rollout, self.spaces):
+            self._close(place, slot, round, "misfit")
             return
         self.pending.setdefault(slot, {})[round] = (place, rollout)
 

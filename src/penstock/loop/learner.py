@@ -68,6 +68,7 @@ class LearnerLoop:
     def run(self) -> str | None:
         """Learn; return why the run is done, or None when told to stop. Either way all is saved."""
         self._claim_and_restore()
+        self._intake.spaces = self._description.spaces
         self._publish(self._done())
         self._compile_ahead()
         while (reason := self._done()) is None and not self._stopping():

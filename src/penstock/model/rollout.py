@@ -171,6 +171,26 @@ class Block:
         return result
 
 
+def fits(rollout: Rollout, spaces: Spaces) -> bool:
+    """Whether every column has the shape and type that an environment with these spaces gives."""
+    facts, columns = rollout.facts, rollout.columns
+    expected = Block.allocate(spaces, 1, 1).columns()
+    leads = {"last/": (facts.environments,), "final/": (len(columns.get("final/index", ())),)}
+    for name, like in expected.items():
+        lead = next(
+            (lead for start, lead in leads.items() if name.startswith(start)),
+            (facts.steps, facts.environments),
+        )
+        rest = like.shape[1:] if name.startswith(("last/", "final/")) else like.shape[2:]
+        if name not in columns or columns[name].shape != (*lead, *rest) or columns[name].dtype != like.dtype:
+            return False
+    index = columns["final/index"]
+    return bool(
+        columns.keys() == expected.keys()
+        and ((index >= 0) & (index < (facts.steps, facts.environments))).all()
+    )
+
+
 def join(rollouts: list[Rollout]) -> dict[str, Array]:
     """Columns of several rollouts side by side, in the order given: [T, B₁+B₂+…, …].
 
