@@ -59,7 +59,7 @@ def test_a_decision_is_what_the_plain_functions_give(
         before = {name: column.copy() for name, column in seen.items()}
         actions, outputs = acting.decide(seen, None, noise[t])
         plain = networks.outputs(description, tensors, seen, np)
-        np.testing.assert_allclose(outputs, plain, atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(outputs, plain, atol=1e-6, rtol=1e-6)
         if description.head == "q":
             want = heads.epsilon_greedy(description, plain, None, drawn[t], 0.5, np)
         else:
