@@ -138,12 +138,6 @@ class DQNSettings(Settings, frozen=True, kw_only=True):
          "epsilon_steps", "priority_beta"}
     )  # fmt: skip
 
-    learning_rate: Annotated[float, Meta(gt=0)] | Schedule = 1e-3
-    """Step size of Adam; `lin_X` falls linearly from X to 0."""
-
-    max_grad_norm: Positive = 10.0
-    """Gradients are scaled down to this norm."""
-
     buffer: Count = 100_000
     """Transitions kept in replay memory; each holds two observations, before and after."""
 
