@@ -97,20 +97,23 @@ class Actor:
         self._policies.poll(0)
         while not self._stopping():
             policy = self._policies.newest
-            if policy is not None and policy.facts.final:
-                return None
-            if policy is not None and self._slot in policy.facts.roster:
+            # a final version gives no turn; the run may be resumed, so only the keeper ends its actors
+            if policy is not None and self._slot in policy.facts.roster and not policy.facts.final:
                 step = policy.facts.version.step
                 # a rostered slot is never behind the newest step, unless it lost its part of the log
                 round = max(last_round + 1, policy.facts.roster[self._slot], step)
                 if step >= round - self._spec.pace.lead:
                     self._seconds["waiting"] += time.monotonic() - began
                     return policy, round
-            elif time.monotonic() - said > HELLO_AGAIN_SECONDS:
+            if self._unknown(policy) and time.monotonic() - said > HELLO_AGAIN_SECONDS:
                 said = time.monotonic()
                 self._say_hello(group, last_round)
             self._policies.poll(0.25)
         return None
+
+    def _unknown(self, policy: Policy | None) -> bool:
+        """Whether the learner does not expect this slot, so that it should hear of it again."""
+        return policy is None or self._slot not in policy.facts.roster
 
     def _make(self, policy: Policy, round: int, group: Group, block: Block) -> None:
         """One rollout: act, step, write."""

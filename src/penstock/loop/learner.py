@@ -96,7 +96,8 @@ class LearnerLoop:
                 self._reporter.spent("waiting", time.monotonic() - began)
                 return [self._intake.take(slot, step) for slot in expected if self._intake.has(slot, step)]
             self._give_up_silent(missing, began)
-            self._intake.read(WAIT_SECONDS)
+            if not self._intake.read(WAIT_SECONDS) and self._reporter.waiting:
+                self._report()
         return None
 
     def _update(self, rollouts: list[Rollout]) -> None:

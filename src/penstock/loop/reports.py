@@ -29,6 +29,8 @@ class Reporter:
         self._lags: list[int] = []
         self._reported_at, self._reported_steps = time.monotonic(), -1
         self._lap_at = time.monotonic()
+        self.waiting = False
+        """Whether something was held back because the last report was too fresh."""
 
     def spent(self, what: str, seconds: float) -> None:
         self._seconds[f"learner/{what}"] += seconds
@@ -55,7 +57,8 @@ class Reporter:
         """Write a report unless the last one is too fresh; the final one is always written."""
         now = time.monotonic()
         elapsed = now - self._reported_at
-        if elapsed < REPORT_SECONDS and not final and self._reported_steps >= 0:
+        self.waiting = elapsed < REPORT_SECONDS and not final and self._reported_steps >= 0
+        if self.waiting:
             return
         steps = progress.environment_steps
         rate = (steps - max(self._reported_steps, 0)) / elapsed if elapsed > 0 else 0.0
