@@ -63,7 +63,7 @@ def test_overrides_are_dotted_paths_with_yaml_values(path, value, place, expecte
 
 def test_shorthands_in_files(tmp_path):
     spec = config.resolve(write(tmp_path, "environment: LunarLander-v3\nactors: 5\n"))
-    assert (spec.environment.id, spec.actors.count, spec.actors.environments) == ("LunarLander-v3", 5, 8)
+    assert (spec.environment.id, spec.actors.count, spec.actors.environments) == ("LunarLander-v3", 5, 16)
 
 
 @pytest.mark.parametrize(
