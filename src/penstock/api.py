@@ -19,6 +19,7 @@ from typing import Any
 
 from penstock import config
 from penstock.control import verbs
+from penstock.envs.load import environment_id, importing_environment
 from penstock.errors import ConfigError, PenstockError
 from penstock.loop.checkpoint import load_policy
 from penstock.loop.metrics import read_metrics
@@ -153,6 +154,10 @@ def train(
     `environment` is a Gymnasium id, `./file.py:Class`, a class from an importable module, or a spec
     (file or mapping). `settings` are dotted paths: `{"ppo.learning_rate": 1e-3, "pace.lead": 0}`.
     """
+    if importing_environment():
+        raise ConfigError(
+            "penstock.train was called while an actor imports this file; put it under if __name__ == '__main__':"
+        )
     source = _source(environment)
     overrides = {
         "algorithm": algorithm, "actors.count": actors, "stop.steps": steps, "stop.target": target, "seed": seed,
@@ -184,8 +189,6 @@ def load(run: str) -> Run:
 def _source(environment: Any) -> Any:
     if isinstance(environment, str | Path | Mapping):
         return environment
-    from penstock.envs.make import environment_id
-
     return environment_id(environment)
 
 

@@ -6,6 +6,7 @@ PenstockError
 ├── Conflict        a legal request at the wrong moment
 ├── Damaged         data that fails its check: a record, a checkpoint, a weights file
 ├── Unavailable     a neighbour is down or full; trying again may help
+├── Diverged        learning has left the numbers; trying again would only do it again
 └── EnvironmentFault  the user's environment broke its promise
 
 The text of an error is one sentence that names the place and the fix.
@@ -37,6 +38,10 @@ class Damaged(PenstockError):
 
 class Unavailable(PenstockError):
     """A neighbour is down or full; trying again may help."""
+
+
+class Diverged(PenstockError):
+    """Learning has left the numbers; trying again would only do it again."""
 
 
 class EnvironmentFault(PenstockError):

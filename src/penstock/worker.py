@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.errors import ConfigError, Conflict, EnvironmentFault, NotFound, PenstockError
+from penstock.errors import ConfigError, Conflict, Diverged, EnvironmentFault, NotFound, PenstockError
 from penstock.executors.base import Exit
 
 PR_SET_PDEATHSIG = 1
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _last_words(error, Exit.REPLACED)
     except EnvironmentFault as error:
         return _last_words(error, Exit.ENVIRONMENT)
-    except (ConfigError, NotFound) as error:
+    except (ConfigError, NotFound, Diverged) as error:
         return _last_words(error, Exit.HOPELESS)
     except PenstockError as error:
         return _last_words(error, 1)

@@ -12,9 +12,9 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.model import topics
-from penstock.model.codec import Frame, Schema, decode
+from penstock.model.codec import Array, Frame, Schema, decode
 from penstock.model.history import Dropped
-from penstock.model.rollout import Hello, Rollout, fits
+from penstock.model.rollout import Block, Hello, Rollout, fits
 from penstock.model.spaces import Spaces
 from penstock.stream.base import Position, Stream
 from penstock.stream.records import RecordReader
@@ -44,12 +44,16 @@ class Intake:
     counts: Counter[str]
     accounted: set[Place]
     pending: dict[int, dict[int, tuple[Place, Rollout]]] = field(default_factory=dict)
-    spaces: Spaces | None = None
-    """What the run's rollouts look like, once that is known; others are set aside."""
     hellos: dict[int, Hello] = field(default_factory=dict)
     """Slots that asked to join since the last look."""
     dropped: list[Dropped] = field(default_factory=list)
     """Since the last update, for its history entry."""
+
+    _like: dict[str, Array] | None = None
+
+    def expect(self, spaces: Spaces) -> None:
+        """From now on set aside rollouts that do not look like an environment with these spaces."""
+        self._like = Block.allocate(spaces, 1, 1).columns()
 
     def read(self, timeout: float) -> bool:
         """Take in what is there, waiting up to `timeout` for something; whether anything came."""
@@ -109,7 +113,7 @@ class Intake:
         if round <= self.marks.get(slot, -1) or self.has(slot, round):
             self._count(place, slot, round, "duplicate")
             return
-        if self.spaces is not None and not fits(rollout, self.spaces):
+        if self._like is not None and not fits(rollout, self._like):
             self._close(place, slot, round, "misfit")
             return
         self.pending.setdefault(slot, {})[round] = (place, rollout)

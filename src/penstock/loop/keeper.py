@@ -17,6 +17,7 @@ from penstock.errors import ConfigError, Conflict
 from penstock.executors.base import Executor, Exit, Worker, WorkerSpec
 from penstock.loop.beat import Pulse
 from penstock.loop.commands import CommandReader
+from penstock.loop.files import append_line
 from penstock.loop.metrics import MetricsWriter
 from penstock.loop.processes import identify
 from penstock.loop.registry import RunRecord
@@ -33,6 +34,7 @@ TICK_SECONDS = 0.05
 STATUS_SECONDS = 1.0
 DRAIN_SECONDS = 60.0
 ACTOR_DRAIN_SECONDS = 3.0
+LAST_EVALUATION_SECONDS = 60.0
 RETURNS_SHOWN = 1000
 
 Watcher = Callable[["Keeper"], None]
@@ -198,6 +200,16 @@ class Keeper:
             )
         )
 
+    def _evaluate_last(self) -> None:
+        """Give the last checkpoint its chance to be the best, where others had theirs."""
+        self._evaluated_at = float("-inf")
+        until = time.monotonic() + LAST_EVALUATION_SECONDS
+        self._evaluate_if_due()
+        while self._evaluator is not None and self._evaluator.poll() is None:
+            if self._interrupts or time.monotonic() > until:
+                return
+            time.sleep(0.05)
+
     # -- commands and reports --------------------------------------------------------------------
 
     def _obey(self) -> None:
@@ -244,6 +256,7 @@ class Keeper:
 
     def _event(self, process: str, event: str, **fields: Any) -> None:
         self.folder.append_event(event, process=process, **fields)
+        append_line(self.folder.log_file("keeper"), {"at": time.time(), "event": event, "process": process, **fields})
         self.events = [
             *self.events[-19:],
             {"time": time.time(), "process": process, "event": event, **fields},
@@ -280,8 +293,10 @@ class Keeper:
         if code is None and worker is not None:
             code = worker.poll()
         self._stop_actors()
-        self._kill_all()
         self._read_reports()
+        if code == Exit.FINISHED and self.folder.best() is not None:
+            self._evaluate_last()
+        self._kill_all()
         state, reason = self._outcome(code)
         self.status = msgspec.structs.replace(self.status, ended_at=time.time())
         self._become(state, reason)

@@ -17,7 +17,7 @@ import numpy as np
 from penstock import plugins
 from penstock.algorithms.base import Algorithm, Batch, Learner
 from penstock.algorithms.settings import Settings, live_values, read
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import Diverged, PenstockError, Unavailable
 from penstock.logs import Log
 from penstock.loop.checkpoint import Checkpoint, CheckpointStore, Progress
 from penstock.loop.commands import CommandReader
@@ -68,7 +68,7 @@ class LearnerLoop:
     def run(self) -> str | None:
         """Learn; return why the run is done, or None when told to stop. Either way all is saved."""
         self._claim_and_restore()
-        self._intake.spaces = self._description.spaces
+        self._intake.expect(self._description.spaces)
         self._publish(self._done())
         self._compile_ahead()
         while (reason := self._done()) is None and not self._stopping():
@@ -422,7 +422,3 @@ def _refuse_nonfinite(tensors: dict[str, Array], version: Version) -> None:
             raise Diverged(
                 f"the weights {name} are not finite after version {version}; lower the learning rate"
             )
-
-
-class Diverged(PenstockError):
-    """Learning has left the numbers; starting again would only do it again."""

@@ -11,6 +11,8 @@ from penstock.model.spec import Spec
 from penstock.stream.base import Position, Stream, TopicPolicy
 
 DAY = 86_400.0
+HISTORY_BYTES = 64 << 20
+"""Some hundred thousand updates: far more than lies behind any kept checkpoint."""
 
 
 class RunRecord(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ def register(stream: Stream, run: str, spec: Spec, commands: Position | None = N
     stream.ensure(topics.DEAD_LETTERS, TopicPolicy(retention_bytes=64 << 20, retention_seconds=30 * DAY))
     stream.ensure(topics.experiences(run), TopicPolicy(retention_bytes=spec.stream.retention_bytes))
     stream.ensure(topics.model_updates(run), TopicPolicy(compact=True))
-    stream.ensure(topics.history(run), TopicPolicy())
+    stream.ensure(topics.history(run), TopicPolicy(retention_bytes=HISTORY_BYTES))
     start = stream.end(topics.COMMANDS) if commands is None else commands
     record = RunRecord(run, spec, start, time.time())
     writer = stream.writer(topics.RUNS)

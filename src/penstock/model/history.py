@@ -93,6 +93,9 @@ def lineage(entries: Iterable[Entry]) -> Lineage:
                 bounds[epoch] = entry.base
                 epoch = entry.epoch
                 line = [update for update in line if update.version.step <= entry.base]
-        elif entry.version.epoch == epoch and (not line or entry.version.step == line[-1].version.step + 1):
+            continue
+        if not epoch:  # retention has eaten the beginning, and with it the claim
+            epoch = entry.version.epoch
+        if entry.version.epoch == epoch and (not line or entry.version.step == line[-1].version.step + 1):
             line.append(entry)
     return Lineage(tuple(line), bounds)

@@ -171,10 +171,9 @@ class Block:
         return result
 
 
-def fits(rollout: Rollout, spaces: Spaces) -> bool:
-    """Whether every column has the shape and type that an environment with these spaces gives."""
+def fits(rollout: Rollout, expected: dict[str, Array]) -> bool:
+    """Whether every column has the shape and type of `expected`, the columns of a block of 1 × 1."""
     facts, columns = rollout.facts, rollout.columns
-    expected = Block.allocate(spaces, 1, 1).columns()
     leads = {"last/": (facts.environments,), "final/": (len(columns.get("final/index", ())),)}
     for name, like in expected.items():
         lead = next(
