@@ -11,11 +11,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from typing import IO, Any
 
 from penstock import config
 from penstock.control import verbs
@@ -23,10 +26,10 @@ from penstock.envs.load import environment_id, importing_environment
 from penstock.errors import ConfigError, PenstockError
 from penstock.loop.checkpoint import load_policy
 from penstock.loop.metrics import read_metrics
-from penstock.loop.runs import RunFolder, list_runs
+from penstock.loop.runs import RunFolder, statuses
 from penstock.model.codec import Array
 from penstock.model.policy import PolicyDescription
-from penstock.model.run import LIVE, RunStatus, run_id
+from penstock.model.run import LIVE, RunState, RunStatus, run_id
 from penstock.model.spec import Spec
 from penstock.model.version import Version
 from penstock.policy.acting import Acting
@@ -34,6 +37,19 @@ from penstock.wiring import open_stream
 
 POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A keeper in the background and what it says."""
+
+    process: "subprocess.Popen[bytes]"
+    said: IO[bytes]
+
+    def last_words(self) -> str:
+        self.said.seek(0)
+        words = self.said.read().decode(errors="replace").strip().removeprefix("error: ")
+        return words or f"the keeper ended with exit code {self.process.returncode}"
 
 
 class TrainedPolicy:
@@ -54,7 +70,7 @@ class TrainedPolicy:
 class Run:
     """A handle on one run; holds nothing but its name, so it can be made anew at any time."""
 
-    def __init__(self, folder: RunFolder, keeper: "subprocess.Popen[bytes] | None" = None) -> None:
+    def __init__(self, folder: RunFolder, keeper: Launched | None = None) -> None:
         self._folder, self._keeper = folder, keeper
 
     def __repr__(self) -> str:
@@ -98,7 +114,7 @@ class Run:
         return evaluate(self._folder, self._folder.choose(checkpoint), episodes, seed)
 
     def wait(self, progress: bool = True) -> "Run":
-        """Return once it has ended. Interrupted once, it lets the run save its work and end."""
+        """Return once it has ended; raise where it failed. Interrupted, it lets the run save its work and end."""
         shown = 0.0
         try:
             while self._lives():
@@ -110,30 +126,37 @@ class Run:
             self.stop()
         if progress:
             print(f"\r{self!r}")
+        status = self.status()
+        if status.state is RunState.FAILED:
+            raise PenstockError(f"run {self.id} failed: {status.reason}")
         return self
 
     def stop(self) -> RunStatus:
         """Let it save its work and end."""
-        return verbs.stop(self._folder.home, self.id, open_stream(self._folder.home))
+        with closing(open_stream(self._folder.home)) as stream:
+            return verbs.stop(self._folder.home, self.id, stream)
 
     def scale(self, actors: int) -> RunStatus:
         """Change the number of its actors."""
-        return verbs.scale(self._folder.home, self.id, actors, open_stream(self._folder.home))
+        with closing(open_stream(self._folder.home)) as stream:
+            return verbs.scale(self._folder.home, self.id, actors, stream)
 
     def set(self, **changes: Any) -> RunStatus:
         """Change hyperparameters from its next update on, as in `run.set(learning_rate=1e-4)`."""
-        return verbs.tune(self._folder.home, self.id, changes, open_stream(self._folder.home))
+        with closing(open_stream(self._folder.home)) as stream:
+            return verbs.tune(self._folder.home, self.id, changes, stream)
 
     def resume(self, wait: bool = True, progress: bool = True, **stop: Any) -> "Run":
         """Go on where it ended; stop conditions may change, as in `run.resume(steps=1_000_000)`."""
-        flags = [word for name, value in stop.items() for word in ("--set", f"stop.{name}={value}")]
+        words = {name: "null" if value is None else value for name, value in stop.items()}
+        flags = [flag for name, word in words.items() for flag in ("--set", f"stop.{name}={word}")]
         self._keeper = _launch(self._folder.home, ["resume", self.id, *flags])
         _await_start(self._keeper, self._folder)
         return self.wait(progress) if wait else self
 
     def _lives(self) -> bool:
         if self._keeper is not None:
-            return self._keeper.poll() is None
+            return self._keeper.process.poll() is None
         return self.status().state in LIVE
 
 
@@ -161,9 +184,9 @@ def train(
     source = _source(environment)
     overrides = {
         "algorithm": algorithm, "actors.count": actors, "stop.steps": steps, "stop.target": target, "seed": seed,
-        **(settings or {}),
     }  # fmt: skip
-    spec = config.resolve(source, {name: value for name, value in overrides.items() if value is not None})
+    said = {name: value for name, value in overrides.items() if value is not None}
+    spec = config.resolve(source, said | dict(settings or {}))
     home = config.home()
     name = run_id(spec.environment.id, SystemRandom())
     keeper = _launch(home, ["train", "-", "--name", name], config.to_yaml(spec).encode())
@@ -177,8 +200,9 @@ def train(
 
 def runs() -> list[Run]:
     """All runs of this machine, newest last."""
-    found = [Run(folder) for folder in list_runs(config.home())]
-    return sorted(found, key=lambda run: run.path.stat().st_ctime)
+    home = config.home()
+    known, _ = statuses(home)
+    return [Run(RunFolder(home, status.run)) for status in reversed(known)]
 
 
 def load(run: str) -> Run:
@@ -192,37 +216,35 @@ def _source(environment: Any) -> Any:
     return environment_id(environment)
 
 
-def _launch(home: Path, arguments: list[str], spec: bytes | None = None) -> "subprocess.Popen[bytes]":
+def _launch(home: Path, arguments: list[str], spec: bytes | None = None) -> Launched:
     """A keeper in the background, in a session of its own: Ctrl-C in a notebook does not reach it."""
+    said = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe that nobody empties would stop the keeper
     keeper = subprocess.Popen(
         [sys.executable, "-m", "penstock", *arguments, "--quiet"],
         stdin=subprocess.PIPE if spec is not None else subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=said,
         env={**os.environ, "PENSTOCK_HOME": str(home)},
         start_new_session=True,
     )
     if spec is not None and keeper.stdin is not None:
         keeper.stdin.write(spec)
         keeper.stdin.close()
-    return keeper
+    return Launched(keeper, said)
 
 
-def _await_start(keeper: "subprocess.Popen[bytes]", folder: RunFolder) -> None:
-    """Return once the run has its first policy; raise what the keeper said when it could not start."""
+def _await_start(launched: Launched, folder: RunFolder) -> None:
+    """Return once this keeper's run has a policy; raise what it said when it could not start."""
+    keeper = launched.process
     while keeper.poll() is None:
-        try:
-            if folder.stored_status().version is not None and folder.stored_status().state in LIVE:
+        with suppress(PenstockError):  # the folder may not be there yet
+            status = folder.stored_status()
+            if status.version is not None and status.keeper is not None and status.keeper.pid == keeper.pid:
                 return
-        except PenstockError:
-            pass  # the folder is not there yet
         try:
             time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             keeper.send_signal(signal.SIGINT)
             raise
-    said = keeper.stderr.read().decode(errors="replace").strip() if keeper.stderr else ""
     if keeper.returncode != 0:
-        raise ConfigError(
-            said.removeprefix("error: ") or f"the keeper ended with exit code {keeper.returncode}"
-        )
+        raise ConfigError(launched.last_words())

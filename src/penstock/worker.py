@@ -12,10 +12,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.errors import ConfigError, Conflict, Diverged, EnvironmentFault, NotFound, PenstockError
+from penstock.errors import (
+    ConfigError,
+    Conflict,
+    Diverged,
+    EnvironmentFault,
+    NotFound,
+    PenstockError,
+    Unavailable,
+)
 from penstock.executors.base import Exit
 
 PR_SET_PDEATHSIG = 1
+GRACE_SECONDS = 90
 
 
 class Stopping:
@@ -30,13 +39,17 @@ class Stopping:
         return self._asked
 
     def _ask(self, *_: object) -> None:
+        if not self._asked:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(GRACE_SECONDS)  # whatever hangs, this process ends
         self._asked = True
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one role and return its exit code."""
     role, run, *rest = sys.argv[1:] if arguments is None else arguments
-    end_with_parent()
+    # a learner saves its work first; an actor has nothing to save and may be stuck in an environment
+    end_with_parent(signal.SIGTERM if role == "learner" else signal.SIGKILL)
     roles: dict[str, Callable[[Path, str, list[str]], int]] = {
         "actor": actor,
         "learner": learner,
@@ -107,7 +120,7 @@ def home() -> Path:
 
 
 def only_one(path: Path, run: str, patience_seconds: float = 15.0) -> object:
-    """Hold the learner's lock of a run; raise Conflict when another learner keeps it."""
+    """Hold the learner's lock of a run; raise Unavailable when another learner keeps it."""
     import fcntl
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,19 +132,19 @@ def only_one(path: Path, run: str, patience_seconds: float = 15.0) -> object:
             return file
         except BlockingIOError as error:
             if time.monotonic() > until:
-                raise Conflict(
+                raise Unavailable(
                     f"run {run} has a learner already; stop it first, or take over with --takeover"
                 ) from error
             time.sleep(0.1)
 
 
-def end_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the keeper dies; be nice as told."""
+def end_with_parent(number: signal.Signals) -> None:
+    """Ask the kernel for this signal when the keeper dies; be nice as told."""
     parent = os.environ.get("PENSTOCK_PARENT")
     if parent:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
         if os.getppid() != int(parent):  # it died before we asked
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
     if nice := int(os.environ.get("PENSTOCK_NICE", "0")):
         os.nice(nice)
 

@@ -9,9 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.loop.policies import Subscriber
+import penstock as penstock_api
+from penstock.errors import ConfigError
 from penstock.model import topics
+from penstock.model.codec import Schema
 from penstock.model.history import Entry, decode_entry, lineage
+from penstock.model.rollout import Rollout
 from penstock.model.version import Version
 from penstock.stream.records import RecordReader
 from penstock.wiring import open_stream
@@ -157,23 +160,70 @@ def test_a_learner_stopped_replaced_and_continued_changes_nothing(home: Path):
         with subprocess.Popen(command("learner", "zombie", "--takeover"), env=environment(home)) as new:
             run.wait_for_updates(before + 20)
             old.resume()
-            run.process.wait(30)  # its own learner is replaced: the keeper ends
-            assert run.status()["reason"] == "another learner has taken the run over"
+            old.wait(30)  # it notices that it was replaced, and ends
+            before = run.updates()
+            run.wait_for_updates(before + 20)  # and the run goes on under the new one
             new.send_signal(signal.SIGTERM)
             new.wait(30)
-    versions = published(home, "zombie")
-    assert versions == sorted(versions), "versions went back"
-    assert versions[-1].epoch == 2
+            assert run.result()["reason"] == "the learner that had taken over was stopped"
+    assert loaded_by_actors(home, "zombie").epoch == 2
     check_history(home, "zombie")
 
 
-def published(home: Path, run: str) -> list[Version]:
+def test_an_actor_that_somebody_ends_is_started_again(home: Path):
+    with train(home, "ended", *ENDLESS) as run:
+        run.wait_for_updates(5)
+        run.workers("actor")[0].terminate()
+        run.wait_until(lambda: run.status().get("restarts") == 1, what="a restart")
+        before = run.updates()
+        run.wait_for_updates(before + 10)
+
+
+def test_ctrl_c_before_anything_was_learned_exits_0(home: Path):
+    with train(home, "early", *ENDLESS) as run:
+        run.wait_until(lambda: run.status().get("state") == "running", what="a running state")
+        run.process.send_signal(signal.SIGINT)
+        assert run.result(30)["state"] == "stopped"
+        assert not run.workers()
+
+
+def test_the_python_face_steers_a_run(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PENSTOCK_HOME", str(home))
+    settings = {"network.hidden": [16], "actors.rollout": 32, "actors.environments": 2, "stop.target": None}
+    run = penstock_api.train("CartPole-v1", actors=1, settings=settings, wait=False)
+    assert run.status().state == "running"
+    run.scale(2)
+    run.set(learning_rate=1e-5)
+    ended = run.stop()
+    assert (ended.state, ended.actors) == ("stopped", 2)
+    assert run.id in [other.id for other in penstock_api.runs()]
+    again = penstock_api.load(run.id).resume(updates=ended.updates + 5, progress=False)
+    assert again.status().updates == ended.updates + 5
+    assert again.policy().act([0.0, 0.0, 0.0, 0.0]) in (0, 1)
+    assert len(again.evaluate(episodes=2).returns) == 2
+
+
+def test_a_mistake_in_python_is_the_same_sentence(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PENSTOCK_HOME", str(home))
+    with pytest.raises(ConfigError, match="did you mean 'CartPole-v1'"):
+        penstock_api.train("CartPol-v1", progress=False)
+
+
+def loaded_by_actors(home: Path, run: str) -> Version:
+    """The version in the newest rollout; on the way there no slot ever went back."""
     stream = open_stream(home)
-    subscriber, seen = Subscriber(stream, run), []
-    while subscriber.poll(0):
-        seen.append(subscriber.version)
+    reader = RecordReader(stream, topics.experiences(run), lambda frame: frame)
+    last: dict[int, Version] = {}
+    while found := reader.read(1000, 0):
+        for _, frame in found:
+            if frame.schema is Schema.ROLLOUT:
+                facts = Rollout.decode(frame).facts
+                assert facts.version >= last.get(facts.slot, facts.version), (
+                    "a slot went back to an older version"
+                )
+                last[facts.slot] = facts.version
     stream.close()
-    return seen
+    return max(last.values())
 
 
 def check_history(home: Path, run: str) -> None:

@@ -58,7 +58,11 @@ def test_updates_to_make_again_are_those_behind_the_checkpoint():
 
 
 def test_a_history_whose_beginning_was_let_go_is_still_read():
-    assert versions([update(3, 70), update(3, 71), Claim(4, 71, 0.0), update(4, 72)]) == ["3.70", "3.71", "4.72"]
+    assert versions([update(3, 70), update(3, 71), Claim(4, 71, 0.0), update(4, 72)]) == [
+        "3.70",
+        "3.71",
+        "4.72",
+    ]
 
 
 def test_entries_survive_the_wire():

@@ -133,7 +133,7 @@ def test_a_rollout_that_does_not_look_like_the_run_is_set_aside(stream: Embedded
         writer.write("0", Rollout(facts, bad).encode())
     writer.write("0", rollout(0, len(harm)))
     intake = open_intake(stream, RUN, Ledger())
-    intake.expect(SPACES)
+    intake.expect(SPACES, 3, 2)
     intake.read(0)
     assert intake.counts["misfit"] == len(harm)
     assert intake.has(0, len(harm))

@@ -11,7 +11,7 @@ from penstock.algorithms.settings import Settings, read
 from penstock.config import files
 from penstock.errors import ConfigError, Conflict, Damaged, NotFound, Unavailable, nearest
 from penstock.executors.base import Executor
-from penstock.loop.commands import give
+from penstock.loop.commands import MOST_ACTORS, give
 from penstock.loop.keeper import Keeper, Watcher
 from penstock.loop.registry import RunRecord, find, register
 from penstock.loop.runs import RunFolder
@@ -19,8 +19,6 @@ from penstock.model.commands import Verb, command
 from penstock.model.run import LIVE, RunState, RunStatus
 from penstock.model.spec import Spec
 from penstock.stream.base import Stream
-
-MOST_ACTORS = 64
 
 
 def train(

@@ -16,7 +16,7 @@ from penstock.executors.base import WorkerSpec
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LocalWorker:
     spec: WorkerSpec
     process: "subprocess.Popen[bytes]"
@@ -32,7 +32,8 @@ class LocalWorker:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        # the whole session: an environment may have started processes of its own
+        # the whole session: an environment may have started processes of its own; their group keeps its
+        # number as long as one of them lives, so nobody else can be hit
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self._signal(signal.SIGKILL)

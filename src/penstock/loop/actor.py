@@ -45,7 +45,7 @@ class Actor:
         self._policies = Subscriber(stream, record.run)
         self._seconds = dict.fromkeys(("environment", "policy", "stream", "waiting"), 0.0)
         self._loaded: Acting | None = None
-        self._reported_at = 0.0
+        self._reported_at = self._said_at = 0.0
 
     def run(self) -> None:
         """Make rollouts until told to stop."""
@@ -76,7 +76,10 @@ class Actor:
 
     def _written(self) -> Iterator[Rollout]:
         found = backwards(self._stream, topics.experiences(self._run), str(self._slot), _rollout_or_hello)
-        return (rollout for rollout in found if rollout is not None)
+        for rollout in found:
+            self._beat()
+            if rollout is not None:
+                yield rollout
 
     def _say_hello(self, group: Group, last_round: int) -> None:
         hello = Hello(
@@ -89,11 +92,12 @@ class Actor:
             last_round,
         )
         self._experiences.write(str(self._slot), encode(Schema.HELLO, hello))
+        self._said_at = time.monotonic()
 
     def _wait_for_turn(self, group: Group, last_round: int) -> tuple[Policy, int] | None:
         """The policy and round to go on with, once the pace allows it; None to end."""
         self._beat.enter(Phase.WAITING)
-        began = said = time.monotonic()
+        began = time.monotonic()
         self._policies.poll(0)
         while not self._stopping():
             policy = self._policies.newest
@@ -105,15 +109,14 @@ class Actor:
                 if step >= round - self._spec.pace.lead:
                     self._seconds["waiting"] += time.monotonic() - began
                     return policy, round
-            if self._unknown(policy) and time.monotonic() - said > HELLO_AGAIN_SECONDS:
-                said = time.monotonic()
-                self._say_hello(group, last_round)
+            self._say_hello_again(group, last_round)
             self._policies.poll(0.25)
         return None
 
-    def _unknown(self, policy: Policy | None) -> bool:
-        """Whether the learner does not expect this slot, so that it should hear of it again."""
-        return policy is None or self._slot not in policy.facts.roster
+    def _say_hello_again(self, group: Group, last_round: int) -> None:
+        """A sign of life, while this actor waits or its rollout takes long."""
+        if time.monotonic() - self._said_at > HELLO_AGAIN_SECONDS:
+            self._say_hello(group, last_round)
 
     def _make(self, policy: Policy, round: int, group: Group, block: Block) -> None:
         """One rollout: act, step, write."""
@@ -127,6 +130,7 @@ class Actor:
         group.check(block)
         written = clock()
         seconds["policy"] += written - began
+        self._beat.enter(Phase.WAITING)  # a full log makes writers wait; that is no fault of the environment
         facts = RolloutFacts(
             self._run, self._slot, round, self._incarnation, policy.facts.version, block.steps,
             block.environments, starts, tuple(block.episodes), dict(seconds), time.time(),
@@ -145,7 +149,7 @@ class Actor:
         actions, masks, observations = block.actions, block.masks, block.observations
         decide, step, clock = acting.decide, group.step, time.perf_counter
         deciding = stepping = 0.0
-        before = clock()
+        began = before = clock()
         for t in range(block.steps):
             row = {name: rows[t] for name, rows in observations.items()}
             actions[t], outputs[t] = decide(row, None if masks is None else masks[t], noise[t])
@@ -157,6 +161,9 @@ class Actor:
             before = after
             if self._stopping():
                 raise Stopped
+            if after - began > HELLO_AGAIN_SECONDS:
+                began = after
+                self._say_hello(group, round - 1)
         self._seconds["policy"] += deciding
         self._seconds["environment"] += stepping
         return outputs

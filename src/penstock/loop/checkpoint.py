@@ -80,6 +80,8 @@ class CheckpointStore:
         self._folder, self._replay, self._keep = folder / "checkpoints", folder / "replay", keep
         self._folder.mkdir(parents=True, exist_ok=True)
         self._chunks: list[Chunk] = []
+        for draft in self._folder.glob(".*"):  # what learners that were killed left behind
+            shutil.rmtree(draft, ignore_errors=True)
 
     @property
     def rows_saved(self) -> int:
@@ -88,12 +90,8 @@ class CheckpointStore:
 
     def versions(self) -> list[Version]:
         """What is there, newest first, damaged ones included."""
-        names = [
-            entry.name
-            for entry in self._folder.iterdir()
-            if entry.is_dir() and not entry.name.startswith(".")
-        ]
-        return sorted((Version.parse(name) for name in names), reverse=True)
+        names = (entry.name for entry in self._folder.iterdir() if entry.is_dir())
+        return sorted((Version.parse(name) for name in names if NAME.fullmatch(name)), reverse=True)
 
     def write(self, head: Checkpoint, state: State, policy: Policy, memory_rows: int) -> Path:
         """Store a checkpoint durably, then let go of what is no longer kept."""
@@ -128,9 +126,12 @@ class CheckpointStore:
         return head, State(tensors, head.numbers, rows, head.rows_added), policy
 
     def oldest_position(self) -> dict[int, int] | None:
-        """Where the oldest kept checkpoint goes on reading: retention must not pass it."""
+        """Where the oldest of the newest checkpoints goes on reading: retention must not pass it.
+
+        The best one does not count: it is kept for its policy, and would pin the log for ever.
+        """
         heads = []
-        for version in self.versions():
+        for version in self.versions()[: self._keep]:
             with contextlib.suppress(PenstockError):
                 heads.append(self._head(self._folder / str(version)).ledger.position)
         if not heads:
@@ -153,11 +154,11 @@ class CheckpointStore:
 
     def _publish(self, name: str, files: dict[str, bytes]) -> Path:
         final, draft = self._folder / name, self._folder / f".{name}.{os.getpid()}"
-        shutil.rmtree(draft, ignore_errors=True)
+        if final.exists():  # the same version saved again is the same state
+            return final
         draft.mkdir()
         for file, content in files.items():
             _write_synced(draft / file, content)
-        shutil.rmtree(final, ignore_errors=True)
         draft.rename(final)
         sync_folder(self._folder)
         return final

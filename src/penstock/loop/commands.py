@@ -5,6 +5,8 @@ from penstock.model.commands import Command, decode_command
 from penstock.stream.base import Position, Stream
 from penstock.stream.records import RecordReader
 
+MOST_ACTORS = 64
+
 
 class CommandReader:
     """Reads the commands of one run from a position on; never waits."""
@@ -26,6 +28,12 @@ class CommandReader:
         if position != self._reader.position():
             self._reader.close()
             self._reader = RecordReader(self._stream, topics.COMMANDS, decode_command, position)
+
+
+def actors_of(command: Command) -> int | None:
+    """How many actors a `scale` wants; None where it makes no sense, whoever wrote it."""
+    count = command.arguments.get("actors")
+    return count if isinstance(count, int) and 1 <= count <= MOST_ACTORS else None
 
 
 def give(stream: Stream, command: Command) -> None:

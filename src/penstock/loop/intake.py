@@ -33,6 +33,9 @@ class Ledger(msgspec.Struct):
     marks: dict[int, int] = {}
     """Slot → the last round accounted for."""
     counts: dict[str, int] = {}
+    dropped: list[Dropped] = []
+    """Dropped since the last update: still to be written into its history entry."""
+    dead_letters: int = 0
 
 
 @dataclass(slots=True)
@@ -49,16 +52,22 @@ class Intake:
     dropped: list[Dropped] = field(default_factory=list)
     """Since the last update, for its history entry."""
 
+    bytes_read: int = 0
+    """Since the ledger was last asked for."""
+    letters_before: int = 0
+    """Dead letters counted by earlier learners."""
     _like: dict[str, Array] | None = None
+    _size: tuple[int, int] = (0, 0)
 
-    def expect(self, spaces: Spaces) -> None:
-        """From now on set aside rollouts that do not look like an environment with these spaces."""
-        self._like = Block.allocate(spaces, 1, 1).columns()
+    def expect(self, spaces: Spaces, steps: int, environments: int) -> None:
+        """From now on set aside rollouts that do not look like this run's."""
+        self._like, self._size = Block.allocate(spaces, 1, 1).columns(), (steps, environments)
 
     def read(self, timeout: float) -> bool:
         """Take in what is there, waiting up to `timeout` for something; whether anything came."""
         found = self.reader.read(256, timeout)
         for record, value in found:
+            self.bytes_read += len(record.value)
             place = (record.partition, record.offset)
             if place in self.accounted:
                 continue
@@ -101,11 +110,14 @@ class Intake:
         self.accounted = {place for place in self.accounted if place[1] >= position.get(place[0], 0)}
         counts = dict(self.counts)
         counts["received"] = counts.get("received", 0) - pending_count(self)  # these will be read again
-        return Ledger(position, sorted(self.accounted), dict(self.marks), counts)
+        self.bytes_read = 0
+        return Ledger(
+            position, sorted(self.accounted), dict(self.marks), counts, list(self.dropped), self.dead_letters
+        )
 
     @property
     def dead_letters(self) -> int:
-        return self.reader.dead_letters
+        return self.letters_before + self.reader.dead_letters
 
     def _admit(self, place: Place, rollout: Rollout) -> None:
         slot, round = rollout.facts.slot, rollout.facts.round
@@ -113,10 +125,14 @@ class Intake:
         if round <= self.marks.get(slot, -1) or self.has(slot, round):
             self._count(place, slot, round, "duplicate")
             return
-        if self._like is not None and not fits(rollout, self._like):
+        if self._like is not None and not self._fits(rollout):
             self._close(place, slot, round, "misfit")
             return
         self.pending.setdefault(slot, {})[round] = (place, rollout)
+
+    def _fits(self, rollout: Rollout) -> bool:
+        assert self._like is not None
+        return (rollout.facts.steps, rollout.facts.environments) == self._size and fits(rollout, self._like)
 
     def _close(self, place: Place, slot: int, round: int, outcome: str) -> None:
         self.marks[slot] = max(self.marks.get(slot, -1), round)
@@ -133,7 +149,10 @@ def open_intake(stream: Stream, run: str, ledger: Ledger) -> Intake:
     """Go on reading where the ledger ends."""
     reader = RecordReader(stream, topics.experiences(run), _decode, ledger.position or None)
     accounted = {(partition, offset) for partition, offset in ledger.beyond}
-    return Intake(reader, dict(ledger.marks), Counter(ledger.counts), accounted)
+    return Intake(
+        reader, dict(ledger.marks), Counter(ledger.counts), accounted, dropped=list(ledger.dropped),
+        letters_before=ledger.dead_letters,
+    )  # fmt: skip
 
 
 def pending_count(intake: Intake) -> int:

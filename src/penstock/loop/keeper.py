@@ -13,11 +13,10 @@ from typing import Any, TextIO
 
 import msgspec
 
-from penstock.errors import ConfigError, Conflict
+from penstock.errors import Conflict, Unavailable
 from penstock.executors.base import Executor, Exit, Worker, WorkerSpec
 from penstock.loop.beat import Pulse
-from penstock.loop.commands import CommandReader
-from penstock.loop.files import append_line
+from penstock.loop.commands import CommandReader, actors_of
 from penstock.loop.metrics import MetricsWriter
 from penstock.loop.processes import identify
 from penstock.loop.registry import RunRecord
@@ -25,7 +24,6 @@ from penstock.loop.runs import RunFolder
 from penstock.loop.supervise import Fault, Supervised
 from penstock.model import topics
 from penstock.model.codec import Frame, decode
-from penstock.model.commands import Command
 from penstock.model.run import RunState, RunStatus
 from penstock.stream.base import Stream
 from penstock.stream.records import RecordReader
@@ -60,12 +58,15 @@ class Keeper:
         self._stream, self._executor, self._watch = stream, executor, watch
         self._lock = _only_keeper(folder)
         self._actors: dict[int, Supervised] = {}
-        self._leaving: list[Worker] = []
+        self._leaving: dict[Worker, float] = {}
+        """Actors that were asked to end, and until when they may take their time."""
         self._evaluator: Worker | None = None
         self._evaluated_at = time.monotonic()
         self._saved_at = 0.0
         self._restarts_before = self.status.restarts
         self._interrupts = 0
+        self._unwritten: str | None = None
+        """Why the last word could not be written down."""
         self._failure: str | None = None
         self._stop_reason: str | None = None
         self._commands = CommandReader(stream, folder.run, record.commands)
@@ -132,15 +133,20 @@ class Keeper:
         for supervised in (self._learner, *self._actors.values()):
             if self._stop_reason is None and (fault := supervised.tick()):
                 self._note_fault(fault)
-        self._leaving = [worker for worker in self._leaving if worker.poll() is None]
+        for worker, until in list(self._leaving.items()):
+            if worker.poll() is not None or time.monotonic() > until:
+                worker.kill()
+                del self._leaving[worker]
         self._evaluate_if_due()
         if time.monotonic() - self._saved_at > STATUS_SECONDS:
             self._save_status()
         self._watch(self)
 
     def _over(self) -> bool:
-        if self._interrupts > 1 or self._learner.ended is not None:
+        if self._interrupts > 1 or self._learner.ended not in (None, Exit.REPLACED):
             return True
+        if self._learner.ended == Exit.REPLACED:  # somebody else's learner leads now; its actors stay ours
+            return self._stop_reason is not None or bool(self.report.get("final"))
         if self._stop_reason is None:
             return False
         worker = self._learner.worker
@@ -152,15 +158,17 @@ class Keeper:
     def _fit_actors(self) -> None:
         """Start actors that are wanted, let go of those that are not."""
         for slot in [slot for slot in self._actors if slot >= self._wanted]:
-            if (worker := self._actors.pop(slot).worker) is not None:
-                worker.stop()
-                self._leaving.append(worker)
+            leaving = self._actors.pop(slot)
+            self._restarts_before += leaving.restarts
+            if leaving.worker is not None:
+                leaving.worker.stop()
+                self._leaving[leaving.worker] = time.monotonic() + ACTOR_DRAIN_SECONDS
         for slot in range(self._wanted):
             if slot not in self._actors and self._stop_reason is None:
                 pulse = Pulse(self.folder.path / "beats" / str(slot))
                 self._actors[slot] = Supervised(
                     self._executor, self._worker("actor", slot), self.spec.actors.restarts, pulse,
-                    self.spec.environment.step_limit_seconds,
+                    self.spec.environment.step_limit_seconds, may_end=False,
                 )  # fmt: skip
 
     def _note_fault(self, fault: Fault) -> None:
@@ -202,13 +210,14 @@ class Keeper:
 
     def _evaluate_last(self) -> None:
         """Give the last checkpoint its chance to be the best, where others had theirs."""
-        self._evaluated_at = float("-inf")
         until = time.monotonic() + LAST_EVALUATION_SECONDS
-        self._evaluate_if_due()
-        while self._evaluator is not None and self._evaluator.poll() is None:
-            if self._interrupts or time.monotonic() > until:
-                return
-            time.sleep(0.05)
+        for _ in ("the one under way", "the last"):
+            while self._evaluator is not None and self._evaluator.poll() is None:
+                if self._interrupts or time.monotonic() > until:
+                    return
+                time.sleep(0.05)
+            self._evaluated_at = float("-inf")
+            self._evaluate_if_due()
 
     # -- commands and reports --------------------------------------------------------------------
 
@@ -218,14 +227,14 @@ class Keeper:
             if command.verb == "stop":
                 self.stop(f"stopped by {command.who}")
             elif command.verb == "scale":
-                self._wanted = _actors_of(command)
+                self._wanted = actors_of(command) or self._wanted
 
     def _count_wanted(self) -> int:
         """Actors wanted after all commands so far; old stops no longer matter."""
         wanted = self.spec.actors.count
         for command in self._commands.read():
             if command.verb == "scale":
-                wanted = _actors_of(command)
+                wanted = actors_of(command) or wanted
         return wanted
 
     def _read_reports(self) -> None:
@@ -255,8 +264,7 @@ class Keeper:
         self.steps_per_second += (rate - self.steps_per_second) * (0.1 if self.steps_per_second else 1.0)
 
     def _event(self, process: str, event: str, **fields: Any) -> None:
-        self.folder.append_event(event, process=process, **fields)
-        append_line(self.folder.log_file("keeper"), {"at": time.time(), "event": event, "process": process, **fields})
+        self._store(lambda: self.folder.append_event(event, process=process, **fields))
         self.events = [
             *self.events[-19:],
             {"time": time.time(), "process": process, "event": event, **fields},
@@ -285,7 +293,15 @@ class Keeper:
                 weights_sha256=self.report["weights_sha256"],
                 checkpoint=str(self.report["checkpoint"]).rsplit("/", 1)[-1] or None,
             )
-        self.folder.save_status(self.status)
+        self._store(lambda: self.folder.save_status(self.status))
+
+    def _store(self, write: Callable[[], None]) -> None:
+        """Write into the run's folder; a full disk must not end those who still work."""
+        try:
+            write()
+            self._unwritten = None
+        except OSError as error:
+            self._unwritten = f"cannot write into {self.folder.path}: {error.strerror}; free some space"
 
     def _end(self) -> None:
         """End all workers, write the last state."""
@@ -301,6 +317,8 @@ class Keeper:
         self.status = msgspec.structs.replace(self.status, ended_at=time.time())
         self._become(state, reason)
         self._watch(self)
+        if self._unwritten is not None:
+            raise Unavailable(self._unwritten)
 
     def _outcome(self, code: int | None) -> tuple[RunState, str]:
         if self._failure is not None:
@@ -310,13 +328,18 @@ class Keeper:
         if code == Exit.FINISHED:
             return RunState.DONE, self.report.get("reason") or "a stop condition held"
         if code == Exit.REPLACED:
-            return RunState.STOPPED, "another learner has taken the run over"
+            if self.report.get("reason"):
+                return RunState.DONE, self.report["reason"]
+            return RunState.STOPPED, self._stop_reason or "the learner that had taken over was stopped"
         if code == Exit.DRAINED:
             return RunState.STOPPED, self._stop_reason or "the learner was asked to end"
+        if not self.report:
+            return RunState.STOPPED, f"{self._stop_reason}, before anything was learned"
         return RunState.INTERRUPTED, f"{self._stop_reason}; the learner did not save its work in time"
 
     def _stop_actors(self) -> None:
-        workers = [item.worker for item in self._actors.values() if item.worker is not None] + self._leaving
+        workers = [item.worker for item in self._actors.values() if item.worker is not None]
+        workers += self._leaving
         for worker in workers:
             worker.stop()
         until = time.monotonic() + ACTOR_DRAIN_SECONDS
@@ -353,13 +376,6 @@ def _only_keeper(folder: RunFolder) -> TextIO:
             f"run {folder.run} is kept by {who}; stop it first: penstock stop {folder.run}"
         ) from error
     return lock
-
-
-def _actors_of(command: Command) -> int:
-    count = command.arguments.get("actors")
-    if not isinstance(count, int):
-        raise ConfigError(f"scale needs a number of actors, not {count!r}")
-    return count
 
 
 def _decode_report(frame: Frame) -> dict[str, Any]:

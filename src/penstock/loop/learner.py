@@ -17,10 +17,10 @@ import numpy as np
 from penstock import plugins
 from penstock.algorithms.base import Algorithm, Batch, Learner
 from penstock.algorithms.settings import Settings, live_values, read
-from penstock.errors import Diverged, PenstockError, Unavailable
+from penstock.errors import Diverged, PenstockError
 from penstock.logs import Log
 from penstock.loop.checkpoint import Checkpoint, CheckpointStore, Progress
-from penstock.loop.commands import CommandReader
+from penstock.loop.commands import CommandReader, actors_of
 from penstock.loop.intake import Intake, Ledger, open_intake, pending_count
 from penstock.loop.policies import Publisher
 from penstock.loop.registry import RunRecord
@@ -67,8 +67,11 @@ class LearnerLoop:
 
     def run(self) -> str | None:
         """Learn; return why the run is done, or None when told to stop. Either way all is saved."""
-        self._claim_and_restore()
-        self._intake.expect(self._description.spaces)
+        if not self._claim_and_restore():
+            return None
+        self._intake.expect(
+            self._description.spaces, self._spec.actors.rollout, self._spec.actors.environments
+        )
         self._publish(self._done())
         self._compile_ahead()
         while (reason := self._done()) is None and not self._stopping():
@@ -78,6 +81,8 @@ class LearnerLoop:
                 self._save_if_due()
         self._save()
         self._saver.wait()
+        if error := self._after_save():
+            raise error
         self._report(final=True, reason=reason)
         return reason
 
@@ -124,8 +129,11 @@ class LearnerLoop:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _claim_and_restore(self) -> None:
-        """Take the next epoch and stand where the newest sound checkpoint of this run's line ends."""
+    def _claim_and_restore(self) -> bool:
+        """Take the next epoch and stand where the newest sound checkpoint of this run's line ends.
+
+        False when told to stop before there was anything to stand on.
+        """
         epoch = self._stream.claim(self._run)
         self._publisher = Publisher(self._stream, self._run, epoch)
         line = lineage(self._read_history())
@@ -134,20 +142,23 @@ class LearnerLoop:
                 continue
             try:
                 head, state, policy = self._store.load(version)
-            except PenstockError as error:
+                self._restore_head(head, policy)
+                self._learner = self._algorithm.learner(self._description, self._settings(), self._spec.seed)
+                self._learner.restore(state)
+            except (PenstockError, KeyError, ValueError) as error:
                 self._event("checkpoint_refused", version=str(version), reason=str(error))
                 continue
-            self._restore_head(head, policy)
-            self._learner = self._algorithm.learner(self._description, self._settings(), self._spec.seed)
-            self._learner.restore(state)
             break
         else:
-            self._start_fresh()
+            self._forget_head()
+            if not self._start_fresh():
+                return False
         base = self._version.step
         self._version = Version(epoch, base)
         self._recipes.extend(line.after(base))
         self._history.write(self._run, encode_entry(Claim(epoch, base, time.time())))
         self._log.info("learner_started", version=str(self._version), recorded=len(self._recipes))
+        return True
 
     def _restore_head(self, head: Checkpoint, policy: Policy) -> None:
         self._description, self._version = policy.facts.description, head.version
@@ -160,18 +171,26 @@ class LearnerLoop:
             ledger = Ledger(marks=ledger.marks, counts=ledger.counts)
         self._intake = open_intake(self._stream, self._run, ledger)
 
-    def _start_fresh(self) -> None:
+    def _forget_head(self) -> None:
+        """As a new run begins, whatever a refused checkpoint said."""
+        self._roster = dict.fromkeys(range(self._spec.actors.count), 0)
+        self._overrides, self._progress = {}, Progress()
+
+    def _start_fresh(self) -> bool:
         """Wait for the first actor to say what its environment looks like, then begin at step 0."""
+        topic = topics.experiences(self._run)
+        self._stream.protect(topic, dict.fromkeys(self._stream.end(topic), 0))  # until there is a checkpoint
         self._intake = open_intake(self._stream, self._run, Ledger())
         while not self._intake.hellos:
             self._intake.read(WAIT_SECONDS)
             if self._stopping():
-                raise Unavailable("told to stop before any actor had started")
+                return False
         spaces = next(iter(self._intake.hellos.values())).spaces
         settings = self._settings()
         self._description = self._algorithm.describe(spaces, self._spec.network, settings)
         self._learner = self._algorithm.learner(self._description, settings, self._spec.seed)
         self._version = Version(0, 0)
+        return True
 
     def _read_history(self) -> list[Entry]:
         reader = RecordReader(self._stream, topics.history(self._run), decode_entry)
@@ -183,6 +202,8 @@ class LearnerLoop:
 
     def _compile_ahead(self) -> None:
         """Compile while the actors make their first rollouts; the learner is left as it was."""
+        if self._learner.memory_rows and self._version.step:
+            return  # its state is large, and copying it costs more than the wait
         environments = self._spec.actors.environments * max(1, len(self._roster))
         block = Block.allocate(self._description.spaces, self._spec.actors.rollout, environments)
         streams = np.zeros((environments, 2), np.int32)
@@ -241,8 +262,17 @@ class LearnerLoop:
                     "spaces_differ", slot=slot, reason="its environment does not look like the run's; ignored"
                 )
             elif slot not in self._roster and slot < self._actor_count():
-                self._roster[slot] = self._version.step + 1
-                self._event("actor_joined", slot=slot, step=self._version.step + 1)
+                self._roster[slot] = max(self._version.step, hello.last_round) + 1
+                self._event("actor_joined", slot=slot, step=self._roster[slot])
+            elif hello.last_round >= self._version.step and not self._answered(slot):
+                self._pass_over_lost(slot, hello.last_round)
+
+    def _pass_over_lost(self, slot: int, last_round: int) -> None:
+        """An actor never makes a round again that it has written: where the log lost it, go on behind it."""
+        if slot in self._roster:
+            pending = [round for round in self._intake.pending.get(slot, {}) if round > self._version.step]
+            self._roster[slot] = min(pending, default=last_round + 1)
+            self._event("rounds_lost", slot=slot, step=self._version.step, goes_on=self._roster[slot])
 
     def _newcomers(self) -> bool:
         return any(joined > self._version.step for joined in self._roster.values())
@@ -262,8 +292,8 @@ class LearnerLoop:
         for command in self._commands.read():
             if command.verb == "set":
                 self._change_settings(command.arguments)
-            elif command.verb == "scale":
-                self._overrides["actors.count"] = int(command.arguments["actors"])
+            elif command.verb == "scale" and (count := actors_of(command)):
+                self._overrides["actors.count"] = count
                 gone = [slot for slot in self._roster if slot >= self._actor_count()]
                 for slot in gone:
                     del self._roster[slot]
@@ -295,7 +325,9 @@ class LearnerLoop:
     def _batch(self, rollouts: list[Rollout]) -> Batch:
         step = self._version.step
         counts = [rollout.facts.environments for rollout in rollouts]
-        lags = np.repeat([step - rollout.facts.version.step for rollout in rollouts], counts).astype(np.int32)
+        lags = np.repeat([max(0, step - item.facts.version.step) for item in rollouts], counts).astype(
+            np.int32
+        )
         slots = np.repeat([rollout.facts.slot for rollout in rollouts], counts)
         environments = np.concatenate([np.arange(count) for count in counts])
         return Batch(join(rollouts), lags, np.stack([slots, environments], 1).astype(np.int32))
@@ -367,7 +399,9 @@ class LearnerLoop:
     def _save_if_due(self) -> None:
         spec = self._spec.checkpoint
         by_count = spec.every_updates is not None and self._progress.updates % spec.every_updates == 0
-        if by_count or self._saver.seconds_since() >= spec.every_seconds:
+        # what no checkpoint covers may not be dropped: near the disk's budget checkpoints come sooner
+        by_bytes = self._intake.bytes_read >= self._spec.stream.budget_bytes // (2 * (spec.keep + 2))
+        if by_count or by_bytes or self._saver.seconds_since() >= spec.every_seconds:
             self._save()
         if self._saver.finished():
             self._after_save()
@@ -389,11 +423,13 @@ class LearnerLoop:
             self._learner.memory_rows,
         )
 
-    def _after_save(self) -> None:
-        if error := self._saver.take_error():
+    def _after_save(self) -> PenstockError | None:
+        error = self._saver.take_error()
+        if error:
             self._event("checkpoint_failed", reason=str(error))
         elif position := self._store.oldest_position():
             self._stream.protect(topics.experiences(self._run), position)
+        return error
 
     def _report(self, final: bool = False, reason: str | None = None) -> None:
         intake, facts = self._intake, self._policy.facts

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from penstock.algorithms.base import State
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unavailable
 from penstock.loop.checkpoint import Checkpoint, CheckpointStore
 from penstock.model.policy import Policy
 
@@ -52,3 +52,5 @@ class Saver:
             self.newest = self._store.write(head, state, policy, memory_rows)
         except PenstockError as error:
             self._error = error
+        except Exception as error:  # a thread must not die in silence: what was not saved is told
+            self._error = Unavailable(f"cannot write a checkpoint: {type(error).__name__}: {error}")

@@ -35,6 +35,8 @@ class Supervised:
     budget: int
     pulse: Pulse | None = None
     still_limit_seconds: float = 0.0
+    may_end: bool = True
+    """Whether it may end by itself; an actor may not."""
     worker: Worker | None = None
     restarts: int = 0
     ended: int | None = None
@@ -57,8 +59,11 @@ class Supervised:
         code = self.worker.poll()
         if code is None:
             return self._check_heart(now)
+        self.worker.kill()  # what it may have started itself
         self.worker = None
         if code in (Exit.FINISHED, Exit.DRAINED, Exit.REPLACED):
+            if not self.may_end:
+                return self._fault(now, code, "ended from outside")
             self.ended = code
             return None
         return self._fault(now, code, last_words(self.spec.log, self._log_start) or _death(code))

@@ -86,7 +86,11 @@ class Rollout:
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What an actor says when it starts; the learner then puts its slot into the roster."""
+    """What an actor says when it starts and, as a sign of life, while it waits or takes long.
+
+    The learner puts a slot that it did not expect into the roster. It comes behind all rollouts up to
+    `last_round` in the log, so a round that the learner has not seen by then is lost.
+    """
 
     run: str
     slot: int
