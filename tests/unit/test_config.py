@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock import config
@@ -174,6 +174,7 @@ specs = st.fixed_dictionaries(
 
 
 @given(specs)
+@example({"environment": {"id": "CartPole-v1", "kwargs": {"1": "\x85"}}})
 @settings(max_examples=150, deadline=None)
 def test_every_spec_survives_yaml_json_and_the_store(values):
     spec = config.resolve(values)

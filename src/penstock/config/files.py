@@ -116,10 +116,17 @@ def dump(value: Any) -> str:
     Dumper.add_representer(
         list, lambda dumper, part: dumper.represent_sequence("tag:yaml.org,2002:seq", part, flow_style=True)
     )
+    Dumper.add_representer(str, _written)
     text: str = yaml.dump(
         value, Dumper=Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=100
     )
     return text
+
+
+def _written(dumper: Any, text: str) -> Any:
+    """Text with line breaks only YAML knows (U+0085 …) is escaped: single quotes would fold it away."""
+    style = None if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 @cache
