@@ -1,9 +1,12 @@
 """Runs steered from another terminal, and ended in every way a person can."""
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -238,3 +241,21 @@ def check_history(home: Path, run: str) -> None:
     used = [(item.slot, item.round) for update in line.updates for item in update.used]
     assert len(used) == len(set(used))
     assert [update.version.step for update in line.updates] == list(range(1, len(line.updates) + 1))
+
+
+def test_on_a_terminal_the_live_panel_shows_the_run_to_its_end(home: Path):
+    """A real pseudo-terminal: what a person sees, not what a pipe does."""
+    mine, theirs = pty.openpty()
+    arguments = command("train", "CartPole-v1", "--name", "seen", *QUICK, "--set", "stop.updates=40")
+    with subprocess.Popen(
+        arguments, env={**environment(home), "TERM": "xterm"}, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # the terminal is gone when the process has ended
+            while part := os.read(mine, 65536):
+                shown += part
+    os.close(mine)
+    assert process.returncode == 0, shown[-2000:].decode(errors="replace")
+    for words in ("seen", "CartPole-v1", "steps/s", "updates 40", "is done"):
+        assert words in shown.decode(errors="replace")

@@ -30,7 +30,7 @@ def snapshot(keeper: "Keeper") -> Snapshot:
         steps=report.get("steps", status.steps),
         seconds=report.get("seconds", status.seconds),
         mean_return=values.get("charts/episodic_return", status.mean_return),
-        returns=keeper.returns,
+        returns=tuple(keeper.returns),
         mean_length=values.get("charts/episodic_length"),
         episodes=report.get("episodes", status.episodes),
         steps_per_second=keeper.steps_per_second,
