@@ -45,7 +45,9 @@ class Actor:
         self._policies = Subscriber(stream, record.run)
         self._seconds = dict.fromkeys(("environment", "policy", "stream", "waiting"), 0.0)
         self._loaded: Acting | None = None
-        self._reported_at = self._said_at = 0.0
+        self._said_at = 0.0
+        self._reported_at, self._made = time.monotonic(), 0
+        self._returns: list[float] = []
 
     def run(self) -> None:
         """Make rollouts until told to stop."""
@@ -176,16 +178,28 @@ class Actor:
         return self._loaded
 
     def _report(self, facts: RolloutFacts) -> None:
-        now = time.monotonic()
-        if now - self._reported_at < REPORT_SECONDS:
+        """Tell, at most once a second, what this actor made since it last told."""
+        self._returns.extend(episode.total_reward for episode in facts.episodes)
+        self._made += facts.steps * facts.environments
+        elapsed = time.monotonic() - self._reported_at
+        if elapsed < REPORT_SECONDS:
             return
-        self._reported_at = now
         report = {
-            "run": self._run, "slot": self._slot, "round": facts.round, "version": facts.version,
-            "incarnation": self._incarnation, "time": time.time(),
+            "run": self._run,
+            "slot": self._slot,
+            "round": facts.round,
+            "incarnation": self._incarnation,
+            "version": facts.version,
+            "lag": facts.round - facts.version.step,
+            "episodes": len(self._returns),
+            "mean_return": float(np.mean(self._returns)) if self._returns else None,
+            "steps_per_second": self._made / elapsed,
             "loaded_after": self._policies.loaded_after,
-        }  # fmt: skip
+            "time": time.time(),
+        }
         self._reports.write(self._run, encode(Schema.REPORT, report))
+        self._reported_at, self._made = time.monotonic(), 0
+        self._returns.clear()
 
     def _event(self, event: str, **fields: object) -> None:
         self._log.warning(event, **fields)
