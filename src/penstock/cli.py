@@ -150,7 +150,7 @@ def logs(
     Parameters
     ----------
     process
-        keeper, learner or actor-0, actor-1 …; default: all.
+        learner, actor-0, actor-1 … or evaluator; default: all.
     follow
         Go on until the run ends.
     lines

@@ -85,7 +85,7 @@ class OnPolicyLearner:
 
     def learn(self, batch: Batch, live: Mapping[str, float]) -> dict[str, float]:
         """Make one update, in one compiled call."""
-        # permutations come from the host: a shuffle costs NumPy a tenth of what sorting costs XLA on CPU
+        # permutations come from the host: XLA would sort to shuffle, and NumPy's generator is part of the promise
         generator = np.random.Generator(
             np.random.Philox(counter=[0, 0, 0, self._updates], key=[self._seed % 2**64, 1])
         )

@@ -4,7 +4,7 @@ PENSTOCK_HOME/runs/<id>/
   spec.json  state.json  metrics.jsonl  events.jsonl  evaluations.jsonl  tensorboard/
   checkpoints/<epoch>.<step>/{checkpoint.json, state.safetensors, policy.safetensors, policy.json}
   checkpoints/best                  names the best checkpoint
-  logs/{keeper.log, learner.log, actor-<slot>.log}
+  logs/{learner.log, actor-<slot>.log, evaluator.log}
 """
 
 import os
@@ -80,7 +80,7 @@ class RunFolder:
         raise NotFound(f"there is no run {run!r} in {home}{hint}")
 
     def log_file(self, process: str) -> Path:
-        """The log of `keeper`, `learner` or `actor-<slot>`."""
+        """The log of `learner`, `actor-<slot>` or `evaluator`."""
         return self.logs / f"{process}.log"
 
     def checkpoint_path(self, version: Version) -> Path:
