@@ -106,7 +106,7 @@ def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path, text, message
     [
         ({"pace.lead": 9}, "pace.max_lag is 8 and pace.lead is 9"),
         ({"stream.budget_bytes": 1 << 23}, "stream.budget_bytes"),
-        ({"stream.url": "kafka://broker:9092"}, "not in this version"),
+        ({"stream.url": "kafka:/h:9092"}, "no known stream"),
         ({"stream.url": "redis://x"}, "no known stream"),
         ({"network.hidden": "[64, 0]"}, "must be positive"),
         ({"algorithm": "dqn", "dqn.buffer": 10}, "dqn.buffer (10) is smaller than dqn.batch"),

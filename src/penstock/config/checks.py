@@ -5,7 +5,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from penstock.errors import ConfigError, nearest
-from penstock.model.spec import Spec
+from penstock.model.spec import KAFKA_URL, Spec
 
 
 def field_types(kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -73,12 +73,8 @@ def _contradictions(spec: Spec) -> list[tuple[bool, str]]:
             f"({stream.retention_bytes}); writers would wait for ever",
         ),
         (
-            stream.url.startswith("kafka:"),
-            f"stream.url {stream.url!r}: Kafka is not in this version; use 'embedded'",
-        ),
-        (
-            stream.url != "embedded",
-            f"stream.url {stream.url!r} is no known stream; use 'embedded'",
+            stream.url != "embedded" and not KAFKA_URL.fullmatch(stream.url),
+            f"stream.url {stream.url!r} is no known stream; use 'embedded' or 'kafka://HOST:PORT'",
         ),
         (
             min(network.hidden, default=1) < 1 or min(convolutions, default=1) < 1,

@@ -71,11 +71,13 @@ def _algorithms() -> dict[str, type[msgspec.Struct]]:
 
 
 def _groups(kind: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
-    return [
+    """The groups in a group, and in those."""
+    found = [
         group
         for group in field_types(kind).values()
         if isinstance(group, type) and issubclass(group, msgspec.Struct)
     ]
+    return [*found, *(deeper for group in found for deeper in _groups(group))]
 
 
 def _file_form(

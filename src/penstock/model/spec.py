@@ -4,6 +4,7 @@ Only `environment` is required. The hyperparameters of the algorithm stand under
 (`ppo: {learning_rate: 1e-3}`); reading, defaults and presets are in `penstock.config`.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +14,11 @@ from penstock.model.policy import NetworkSpec
 
 FORMAT: Literal[1] = 1
 """Version of the spec's own format; a newer one is refused."""
+
+KAFKA_URL = re.compile(
+    r"kafka://(?P<brokers>[^\s/?#@,]+:\d{1,5}(,[^\s/?#@,]+:\d{1,5})*)(/(?P<prefix>[A-Za-z0-9_-][A-Za-z0-9._-]{0,80})?)?"
+)
+"""Brokers, and a prefix for the names of all topics; no password has a place in it."""
 
 Count = Annotated[int, Meta(ge=1)]
 Whole = Annotated[int, Meta(ge=0)]
@@ -48,8 +54,8 @@ class EnvironmentSpec(_Group, frozen=True, kw_only=True):
 class ActorsSpec(_Group, frozen=True, kw_only=True):
     """The processes that make experience."""
 
-    count: Annotated[int, Meta(ge=1, le=64)] = 2
-    """How many actor processes."""
+    count: Annotated[int, Meta(ge=0, le=64)] = 2
+    """How many actor processes the keeper starts; others may join (penstock actor RUN)."""
 
     environments: Count = 8
     """Environments in each actor, stepped in a loop."""
@@ -115,6 +121,9 @@ class StopSpec(_Group, frozen=True, kw_only=True):
 class CheckpointSpec(_Group, frozen=True, kw_only=True):
     """What is kept to go on exactly."""
 
+    store: str | None = None
+    """A folder that several hosts see, as a path; default: the run's own folder."""
+
     every_seconds: Seconds = 30.0
     """Seconds between checkpoints (taken between updates)."""
 
@@ -135,17 +144,57 @@ class EvaluationSpec(_Group, frozen=True, kw_only=True):
     """Episodes of each evaluation, without exploration."""
 
 
+class KafkaSpec(_Group, frozen=True, kw_only=True):
+    """How Kafka is used; connection settings of one host belong into PENSTOCK_KAFKA_CONFIG instead."""
+
+    partitions: Count = 4
+    """Partitions of a run's experiences; actors beyond that number share them."""
+
+    replication: Count | None = None
+    """Copies of each topic; default: what the brokers are set to."""
+
+    min_insync_replicas: Count | None = None
+    """Copies that must have a record before it is acknowledged; default: what the brokers are set to."""
+
+    create: bool = True
+    """Whether topics may be made and changed; otherwise they must be there (penstock topics create)."""
+
+    compression: dict[str, Literal["none", "gzip", "snappy", "lz4", "zstd"]] = {}
+    """Kind of topic (experiences, model_updates, history …) → compression; default none."""
+
+    max_record_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 30)] = 32 << 20
+    """The largest record a topic of ours takes; policies are cut into smaller ones anyway."""
+
+    write_deadline: Seconds = 300.0
+    """Seconds a writer waits for brokers that are away."""
+
+    topic_config: dict[str, str | int | float | bool] = {}
+    """Passed to every topic that is made, such as `segment.ms`."""
+
+    options: dict[str, str | int | float | bool] = {}
+    """librdkafka options, such as `security.protocol`; secrets as `env:NAME` or `file:PATH`."""
+
+
 class StreamSpec(_Group, frozen=True, kw_only=True):
     """The log."""
 
     url: str = "embedded"
-    """`embedded`: LMDB files under PENSTOCK_HOME."""
+    """`embedded`: LMDB files under PENSTOCK_HOME; or `kafka://HOST:PORT[,HOST:PORT][/PREFIX]`."""
+
+    on_gap: Literal["stop", "go_on"] = "stop"
+    """What a learner does when retention has dropped experience that its checkpoint still needs."""
 
     retention_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
     """Experience kept, in bytes; what the oldest checkpoint needs is never dropped."""
 
+    retention_seconds: Seconds | None = None
+    """Age at which experience is dropped; default: only `retention_bytes` counts."""
+
     budget_bytes: Annotated[int, Meta(ge=1 << 22)] = 4 << 30
-    """Disk the run's log may take; writers wait at this size."""
+    """Disk the run's embedded log may take; writers wait at this size."""
+
+    kafka: KafkaSpec = KafkaSpec()
+    """How Kafka is used, where it is."""
 
 
 class Spec(_Group, frozen=True, kw_only=True):

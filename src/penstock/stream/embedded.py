@@ -18,7 +18,7 @@ from pathlib import Path
 from penstock.errors import ConfigError, Unavailable
 from penstock.model import topics
 from penstock.stream import environment, layout, recovery, topiclog
-from penstock.stream.base import Buffer, Position, Reader, Record, TopicPolicy, Writer
+from penstock.stream.base import Buffer, Flow, Position, Reader, Record, TopicInfo, TopicPolicy, Writer
 from penstock.stream.environment import Environment, LogFull
 from penstock.stream.layout import NEVER
 from penstock.stream.recovery import OnEvent
@@ -41,6 +41,8 @@ _EPOCHS_A_GENERATION = 1_000_000
 class EmbeddedStream:
     """A Stream; see stream.base for the promises. Any thread may use it; its handles are for one each."""
 
+    shared = False
+
     def __init__(
         self,
         root: Path,
@@ -53,6 +55,7 @@ class EmbeddedStream:
         self.budget_bytes = budget_bytes
         self.write_deadline_seconds = write_deadline_seconds
         self.poll_seconds = poll_seconds
+        self.flow = Flow()
         self._root, self._on_event = root, on_event
         self._lock = threading.Lock()
         self._environments: dict[str, Environment] = {}
@@ -72,7 +75,7 @@ class EmbeddedStream:
 
     def reader(self, topic: str, start: Position | None = None) -> Reader:
         home = self._environment(self._home(topic))
-        return EmbeddedReader(home, topic, (start or {}).get(0, 0), self.poll_seconds)
+        return EmbeddedReader(home, topic, (start or {}).get(0), self.poll_seconds, self.flow)
 
     def end(self, topic: str) -> Position:
         home = self._environment(self._home(topic))
@@ -119,6 +122,21 @@ class EmbeddedStream:
     def claimed(self, name: str) -> int:
         with self._environment(CONTROL).read() as txn:
             return layout.claimed(txn, name)
+
+    def topics(self) -> list[TopicInfo]:
+        if not self._root.is_dir():
+            return []
+        folders = (
+            path.name for path in self._root.iterdir() if path.is_dir() and ".damaged-" not in path.name
+        )
+        found = []
+        for folder in folders:
+            with self._environment(folder).read() as txn:
+                found += [
+                    TopicInfo(name, 1, 1, topiclog.count(txn, topic, 0), topic.bytes, topic.policy)
+                    for name, topic in layout.topics(txn)
+                ]
+        return sorted(found)
 
     def remove(self, topic: str) -> None:
         home, left = self._environment(self._home(topic)), True
@@ -189,8 +207,27 @@ class EmbeddedWriter:
                 f"a record of {size} bytes can never fit the log; raise stream.budget_bytes, "
                 f"now {self._stream.budget_bytes}"
             )
+        flow = self._stream.flow
         if not self._append(encoded, value, size):
-            self._wait_for_room(encoded, value, size)
+            began = time.monotonic()
+            try:
+                self._wait_for_room(encoded, value, size)
+            finally:
+                flow.waits += 1
+                flow.waited_seconds += time.monotonic() - began
+        self._rang(size)
+
+    def offer(self, key: str, value: Buffer) -> None:
+        encoded, size = layout.encoded(key), memoryview(value).nbytes
+        if self._append(encoded, value, size):
+            self._rang(size)
+        else:
+            self._stream.flow.dropped += 1
+
+    def _rang(self, size: int) -> None:
+        """Count a record that is in the log, and wake those who wait for it."""
+        self._stream.flow.produced_records += 1
+        self._stream.flow.produced_bytes += size
         self._home.bell.ring(self._topic)
 
     def close(self) -> None:
@@ -226,9 +263,13 @@ class EmbeddedWriter:
 
 
 class EmbeddedReader:
-    def __init__(self, home: Environment, topic: str, offset: int, poll_seconds: float) -> None:
-        self._home, self._topic, self._offset = home, topic, offset
-        self._poll_seconds = poll_seconds
+    def __init__(
+        self, home: Environment, topic: str, start: int | None, poll_seconds: float, flow: Flow
+    ) -> None:
+        self._home, self._topic, self._offset = home, topic, start or 0
+        self._poll_seconds, self._flow = poll_seconds, flow
+        self._told = start is not None
+        self.missed = 0
         self._listener: Listener | None = None
         self._caught_up = False
 
@@ -266,13 +307,25 @@ class EmbeddedReader:
     def _fetch(self, limit: int) -> list[Record]:
         with self._home.read() as txn:
             topic = layout.find(txn, self._topic)
-            if topic is None or limit <= 0 or topic.next <= self._offset:
+            if topic is None:
+                self._offset = max(self._offset, _first_offset(self._home))
+                return []
+            if limit <= 0 or topic.next <= self._offset:
                 return []
             records = topiclog.read(txn, topic, self._offset, limit)
-        if records:
-            self._offset = records[-1].offset + 1
+        if self._told and not topic.compact:
+            self._count_missed(records[0].offset if records else topic.next)
+        self._told = True
+        self._offset = records[-1].offset + 1 if records else topic.next
         self._caught_up = self._offset >= topic.next
+        self._flow.consumed_records += len(records)
+        self._flow.consumed_bytes += sum(len(record.value) for record in records)
         return records
+
+    def _count_missed(self, found: int) -> None:
+        """What lies between where this reader stood and the record it found; a new environment is no gap."""
+        if found // _OFFSETS_A_GENERATION == self._offset // _OFFSETS_A_GENERATION:
+            self.missed += found - self._offset
 
 
 def _make(txn: layout.Transaction, home: Environment, topic: str) -> layout.Topic:

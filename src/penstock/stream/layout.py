@@ -58,6 +58,15 @@ class Topic:
         self.compact, self.synced = policy.compact, policy.synced
 
     @property
+    def policy(self) -> TopicPolicy:
+        return TopicPolicy(
+            None if self.retention_bytes < 0 else self.retention_bytes,
+            None if self.retention_seconds < 0 else self.retention_seconds,
+            self.compact,
+            self.synced,
+        )
+
+    @property
     def droppable(self) -> bool:
         return self.retention_bytes >= 0 or self.retention_seconds >= 0
 

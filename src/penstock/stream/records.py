@@ -13,6 +13,8 @@ from penstock.model.codec import Frame, Schema, encode, open_frame
 from penstock.stream.base import Position, Record, Stream
 
 T = TypeVar("T")
+DRAIN_SECONDS = 60.0
+"""Without any progress, reading to the end is given up."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -38,6 +40,11 @@ class RecordReader(Generic[T]):
         self._reader = stream.reader(topic, start)
         self.dead_letters = 0
 
+    @property
+    def missed(self) -> int:
+        """Records that retention had dropped before they could be read."""
+        return self._reader.missed
+
     def read(self, limit: int, timeout: float) -> list[tuple[Record, T]]:
         """1..limit good records, or none once `timeout` seconds have passed without any."""
         deadline = time.monotonic() + timeout
@@ -47,6 +54,17 @@ class RecordReader(Generic[T]):
             # a batch of nothing but dead letters is not yet the end of the wait
             if good or not found:
                 return good
+
+    def drain(self) -> Iterator[tuple[Record, T]]:
+        """Every good record up to the end of the topic as it is now; raise Unavailable if it cannot be had."""
+        end, until = self._stream.end(self._topic), time.monotonic() + DRAIN_SECONDS
+        while behind(self._reader.position(), end):
+            before = self._reader.position()
+            yield from self.read(1024, 0.25)
+            if self._reader.position() != before:
+                until = time.monotonic() + DRAIN_SECONDS
+            elif time.monotonic() > until:
+                raise Unavailable(f"the rest of {self._topic} could not be read in {DRAIN_SECONDS:g} s")
 
     def position(self) -> Position:
         return self._reader.position()
@@ -67,6 +85,11 @@ class RecordReader(Generic[T]):
             with contextlib.suppress(Unavailable):
                 set_aside(self._stream, self._topic, record, str(error))
             return []
+
+
+def behind(position: Position, end: Position) -> bool:
+    """Whether there is something between the two."""
+    return any(position.get(partition, 0) < offset for partition, offset in end.items())
 
 
 def set_aside(stream: Stream, topic: str, record: Record, reason: str) -> None:
