@@ -71,9 +71,7 @@ def check_versions(entries: list[Entry]) -> None:
 
 
 def _all(reader: Any) -> list[Any]:
-    found = []
-    while some := reader.read(1000, 0):
-        found.extend(some)
+    found = [item for batch in reader.drain() for item in batch]
     reader.close()
     return found
 

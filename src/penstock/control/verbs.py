@@ -69,8 +69,8 @@ def stop(home: Path, run: str, stream: Stream, patience_seconds: float = 90.0) -
 
 def scale(home: Path, run: str, actors: int, stream: Stream) -> RunStatus:
     """Change the number of actors of a live run."""
-    if not 1 <= actors <= MOST_ACTORS:
-        raise ConfigError(f"a run has 1 to {MOST_ACTORS} actors, not {actors}")
+    if not 0 <= actors <= MOST_ACTORS:
+        raise ConfigError(f"a run has 0 to {MOST_ACTORS} actors, not {actors}")
     return _tell(home, run, stream, "scale", {"actors": actors})
 
 

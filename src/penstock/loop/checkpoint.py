@@ -58,18 +58,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
     """Everything but the tensors."""
 
     version: Version
-    ledger: Ledger
-    roster: dict[int, int]
-    overrides: dict[str, Any]
-    commands: dict[int, int]
-    progress: Progress
-    numbers: dict[str, Any]
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    roster: dict[int, int] = {}
+    overrides: dict[str, Any] = {}
+    commands: dict[int, int] = {}
+    progress: Progress = msgspec.field(default_factory=Progress)
+    numbers: dict[str, Any] = {}
     """The learner's own numbers."""
-    rows_added: int
-    chunks: tuple[Chunk, ...]
-    files: dict[str, str]
+    rows_added: int = 0
+    chunks: tuple[Chunk, ...] = ()
+    files: dict[str, str] = {}
     """File name → sha256."""
-    at: float
+    at: float = 0.0
     format: int = FORMAT
 
 

@@ -16,7 +16,7 @@ from penstock.model.codec import Array, Frame, Schema, decode
 from penstock.model.history import Dropped
 from penstock.model.rollout import Block, Hello, Rollout, fits
 from penstock.model.spaces import Spaces
-from penstock.stream.base import Position, Stream
+from penstock.stream.base import Position, Record, Stream
 from penstock.stream.records import RecordReader
 
 Place = tuple[int, int]
@@ -58,6 +58,7 @@ class Intake:
     """Dead letters counted by earlier learners."""
     _like: dict[str, Array] | None = None
     _size: tuple[int, int] = (0, 0)
+    _missed_told: int = 0
 
     def expect(self, spaces: Spaces, steps: int, environments: int) -> None:
         """From now on set aside rollouts that do not look like this run's."""
@@ -66,17 +67,19 @@ class Intake:
     def read(self, timeout: float) -> bool:
         """Take in what is there, waiting up to `timeout` for something; whether anything came."""
         found = self.reader.read(256, timeout)
-        for record, value in found:
-            self.bytes_read += len(record.value)
-            place = (record.partition, record.offset)
-            if place in self.accounted:
-                continue
-            if isinstance(value, Hello):
-                self.hellos[value.slot] = value
-                self.accounted.add(place)
-            else:
-                self._admit(place, value)
+        self._take_in(found)
         return bool(found)
+
+    def read_until(self, wanted: Iterable[tuple[int, int]]) -> bool:
+        """Read on, to the end of the log if need be; whether every (slot, round) wanted is pending now."""
+        missing = [place for place in wanted if not self.has(*place)]
+        if missing:
+            for batch in self.reader.drain():
+                self._take_in(batch)
+                missing = [place for place in missing if not self.has(*place)]
+                if not missing:
+                    break
+        return not missing
 
     def has(self, slot: int, round: int) -> bool:
         return round in self.pending.get(slot, {})
@@ -118,6 +121,31 @@ class Intake:
     @property
     def dead_letters(self) -> int:
         return self.letters_before + self.reader.dead_letters
+
+    @property
+    def missed(self) -> int:
+        """Records that were gone before this learner could read them."""
+        return self.reader.missed
+
+    def newly_missed(self) -> int:
+        """How many of them since the last call."""
+        before, self._missed_told = self._missed_told, self.reader.missed
+        return self.reader.missed - before
+
+    def close(self) -> None:
+        self.reader.close()
+
+    def _take_in(self, found: Iterable[tuple[Record, Rollout | Hello]]) -> None:
+        for record, value in found:
+            self.bytes_read += len(record.value)
+            place = (record.partition, record.offset)
+            if place in self.accounted:
+                continue
+            if isinstance(value, Hello):
+                self.hellos[value.slot] = value
+                self.accounted.add(place)
+            else:
+                self._admit(place, value)
 
     def _admit(self, place: Place, rollout: Rollout) -> None:
         slot, round = rollout.facts.slot, rollout.facts.round

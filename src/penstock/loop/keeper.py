@@ -226,15 +226,15 @@ class Keeper:
             self._event("keeper", "command", verb=command.verb, who=command.who, arguments=command.arguments)
             if command.verb == "stop":
                 self.stop(f"stopped by {command.who}")
-            elif command.verb == "scale":
-                self._wanted = actors_of(command) or self._wanted
+            elif command.verb == "scale" and (count := actors_of(command)) is not None:
+                self._wanted = count
 
     def _count_wanted(self) -> int:
         """Actors wanted after all commands so far; old stops no longer matter."""
         wanted = self.spec.actors.count
-        for command in self._commands.read():
-            if command.verb == "scale":
-                wanted = actors_of(command) or wanted
+        for command in self._commands.read_all():
+            if command.verb == "scale" and (count := actors_of(command)) is not None:
+                wanted = count
         return wanted
 
     def _read_reports(self) -> None:

@@ -99,6 +99,8 @@ class Hello(msgspec.Struct, frozen=True):
     pid: int
     host: str
     last_round: int = -1
+    leaving: bool = False
+    """A goodbye: nobody need wait for this slot any more."""
 
 
 @dataclass(slots=True)

@@ -55,12 +55,15 @@ class RecordReader(Generic[T]):
             if good or not found:
                 return good
 
-    def drain(self) -> Iterator[tuple[Record, T]]:
-        """Every good record up to the end of the topic as it is now; raise Unavailable if it cannot be had."""
+    def drain(self, limit: int = 256) -> Iterator[list[tuple[Record, T]]]:
+        """All good records up to the end of the topic as it is now, in batches of up to `limit`.
+
+        Raises Unavailable where the rest cannot be had. Whoever stops early has seen all up to `position`.
+        """
         end, until = self._stream.end(self._topic), time.monotonic() + DRAIN_SECONDS
-        while behind(self._reader.position(), end):
-            before = self._reader.position()
-            yield from self.read(1024, 0.25)
+        while behind(before := self._reader.position(), end):
+            if found := self.read(limit, 0.25):
+                yield found
             if self._reader.position() != before:
                 until = time.monotonic() + DRAIN_SECONDS
             elif time.monotonic() > until:
