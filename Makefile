@@ -47,7 +47,7 @@ faults: setup  ## the kill campaigns at length; writes docs/faults.md
 
 lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
-	  --extra classic --extra box2d --extra play --extra plot --group dev pyproject.toml -o requirements.lock
+	  --extra classic --extra box2d --extra play --extra plot --extra kafka --group dev pyproject.toml -o requirements.lock
 	echo uv | $(BIN)/uv pip compile --quiet --python $(BIN)/python --generate-hashes --no-header --no-emit-index-url --upgrade - -o requirements-uv.lock
 
 clean:  ## remove what setup and tests made
