@@ -1,15 +1,13 @@
 """A real Apache Kafka for tests and development: one node or a few, on this machine, in a folder.
 
 In: a folder, how many nodes. Out: processes that answer at `bootstrap`, and per node in the folder
-`node-<n>/{server.properties, data/, log.txt, pid}`. Not for production: no replicas on other machines.
+`node-<n>/{server.properties, data/, log.txt, pid}`. Not for production: all copies lie on one machine.
 """
 
-import os
 import random
 import shutil
 import signal
 import socket
-import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
@@ -20,29 +18,17 @@ from typing import Any
 import msgspec
 
 from penstock.broker_jars import Kafka, find_kafka, locked
+from penstock.broker_node import Node
 from penstock.errors import ConfigError, Conflict, Unavailable
 from penstock.loop.files import read_json, write_atomically
-from penstock.loop.processes import identify, is_alive
-from penstock.model.run import Keeper
 
 LOOPBACK = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Below the ports that the kernel gives to clients: one of those could sit on ours while a node is down."""
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
-KEPT_LOG_BYTES = 8 << 20
-
-JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
-LOG4J = """status=error
-appender.console.type=Console
-appender.console.name=console
-appender.console.layout.type=PatternLayout
-appender.console.layout.pattern=%d{ISO8601} %p %c{1}: %m%n
-rootLogger.level=warn
-rootLogger.appenderRef.console.ref=console
-logger.server.name=kafka.server.KafkaRaftServer
-logger.server.level=info
-"""
+PORT_SECONDS = 2.0
+MOST_NODES = 9
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -57,7 +43,7 @@ class Broker:
     """A Kafka cluster of one to a few combined nodes, numbered from 1.
 
     The folder remembers ports and data: a Broker made again on it is the same cluster, also after
-    `kill -9`. Its processes outlive this one; `stop` ends them. Methods may be called from any process.
+    `kill -9`. Its processes outlive this one; `stop` ends them. Any process may start and stop them.
     """
 
     def __init__(
@@ -73,7 +59,7 @@ class Broker:
         """Open the cluster in `folder`, or make it with `nodes` (default 1) there; nothing is started.
 
         `port` is the first node's, the next ones follow it; default: free ones. `settings` are lines of
-        server.properties that win over ours, in which {node}, {host}, {port} and {controller_port} are
+        server.properties that win over ours; {node}, {host}, {port} and {controller_port} in them are
         filled in. Nodes listen on `host` and tell clients `advertise` (default: the same).
         `client_options` are librdkafka's, for listeners that want a password or TLS.
         """
@@ -81,13 +67,13 @@ class Broker:
         self._settings = dict(settings or {})
         self._host, self._advertise = host, advertise or host
         self._client_options = dict(client_options or {})
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        if "," in str(self.folder):
+            raise ConfigError(
+                f"{self.folder} has a comma in it, where Kafka would begin another folder; use another"
+            )
         self.shape = self._open(nodes, port)
-
-    @property
-    def nodes(self) -> range:
-        """The numbers of the nodes."""
-        return range(1, len(self.shape.ports) + 1)
+        count = len(self.shape.ports)
+        self.nodes = {index: Node(index, self.folder / f"node-{index}") for index in range(1, count + 1)}
 
     @property
     def bootstrap(self) -> str:
@@ -97,46 +83,34 @@ class Broker:
     def address(self, index: int) -> str:
         return f"{self._advertise}:{self.shape.ports[index - 1]}"
 
-    def node_folder(self, index: int) -> Path:
-        return self.folder / f"node-{index}"
+    def pids(self) -> dict[int, int | None]:
+        """The process of each node; None where it does not run."""
+        return {i: keeper.pid if (keeper := node.process()) else None for i, node in self.nodes.items()}
 
     def start(self, seconds: float = START_SECONDS) -> None:
-        """Start the nodes that do not run and return once all of them answer."""
-        kafka = find_kafka()
-        with locked(self.folder / "lock"):
-            self._format(kafka)
-            for index in self.nodes:
-                self._launch(kafka, index)
-        self.wait_ready(seconds)
+        """Start the nodes that do not run and return once all answer; else end those and raise Unavailable."""
+        self._start_with(quick(find_kafka()), seconds)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask all nodes to end, and end those that have not after `seconds`; their data stays."""
         self._end(self.nodes, seconds)
 
     def delete(self) -> None:
-        """Stop, and remove the folder with all data."""
-        self.stop()
+        """End all nodes at once and remove the folder with all data."""
+        self._end(self.nodes, 0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_node(self, index: int) -> None:
         """Start one node unless it runs; `wait_ready` says when it answers."""
-        kafka = find_kafka()
-        with locked(self.folder / "lock"):
-            self._format(kafka)
-            self._launch(kafka, index)
+        self._launch(quick(find_kafka()), [index])
 
     def stop_node(self, index: int, seconds: float = STOP_SECONDS) -> None:
-        """Ask one node to end, and end it if it has not after `seconds`."""
+        """Ask one node to end, and end it if it has not after `seconds`; its data stays."""
         self._end([index], seconds)
 
     def kill_node(self, index: int) -> None:
         """End one node with SIGKILL, as a crash would; return when it is gone."""
-        self._signal(index, signal.SIGKILL)
-        self._wait_gone([index], STOP_SECONDS)
-
-    def pids(self) -> dict[int, int | None]:
-        """The process of each node; None where it does not run."""
-        return {index: keeper.pid if (keeper := self._process(index)) else None for index in self.nodes}
+        self._end([index], 0)
 
     def wait_ready(
         self,
@@ -146,13 +120,19 @@ class Broker:
     ) -> None:
         """Return once each of `nodes` (default: all) answers clients and sees all of them.
 
-        With all nodes, also every partition has a leader. Raise Unavailable after `seconds`, or at once
+        With all nodes, every partition has a leader, too. Raise Unavailable after `seconds`, or at once
         when one of them has ended.
         """
-        awaited = sorted(nodes or self.nodes)
+        awaited = set(nodes or self.nodes)
         deadline = time.monotonic() + seconds
-        for index in awaited:
-            self._wait_answer(index, set(awaited), {**self._client_options, **(options or {})}, deadline)
+        for index in sorted(awaited):
+            while not self._answers(index, awaited, {**self._client_options, **(options or {})}):
+                if self.nodes[index].process() is None:
+                    raise Unavailable(f"Kafka's node {index} has ended: {self.nodes[index].complaint()}")
+                if time.monotonic() > deadline:
+                    place = f"{self.address(index)} does not answer after {seconds:.0f} s"
+                    raise Unavailable(f"Kafka's node {index} at {place}: {self.nodes[index].complaint()}")
+                time.sleep(0.05)
 
     def _open(self, nodes: int | None, port: int | None) -> Shape:
         """The shape that the folder remembers, or a new one."""
@@ -162,154 +142,106 @@ class Broker:
                 shape = _new_shape(nodes or 1, port, self._host)
                 write_atomically(path, msgspec.json.encode(shape))
                 return shape
-            shape = read_json(path, Shape)
-            if nodes not in (None, len(shape.ports)) or port not in (None, shape.ports[0]):
-                raise Conflict(
-                    f"the broker in {self.folder} has {len(shape.ports)} node(s) from port {shape.ports[0]} on; "
-                    "delete it first, or give the new one another name"
-                )
-            return shape
+        shape = read_json(path, Shape)
+        if nodes not in (None, len(shape.ports)) or port not in (None, shape.ports[0]):
+            raise Conflict(
+                f"the broker in {self.folder} has {len(shape.ports)} node(s), the first on port {shape.ports[0]}; "
+                "delete it first, or give the new one another name"
+            )
+        return shape
 
-    def _format(self, kafka: Kafka) -> None:
-        """Write the settings of all nodes, and let Kafka's storage tool prepare folders that are new."""
-        (self.folder / "log4j2.properties").write_text(LOG4J)
-        formatting = {}
-        for index in self.nodes:
-            folder = self.node_folder(index)
-            folder.mkdir(exist_ok=True)
-            properties = folder / "server.properties"
-            properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties(index).items()))
-            if not (folder / "data" / "meta.properties").exists():
-                arguments = ("format", "--ignore-formatted", "-t", self.shape.cluster, "-c", str(properties))
-                command = kafka.command("kafka.tools.StorageTool", *arguments, options=self._jvm())
-                formatting[index] = subprocess.Popen(
-                    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-                )
-        for index, process in formatting.items():
-            said, _ = process.communicate()
-            if process.returncode != 0:
-                last = said.decode(errors="replace").strip().rpartition("\n")[2]
-                raise ConfigError(f"Kafka's storage tool refused {self.node_folder(index)}: {last}")
+    def _start_with(self, kafka: Kafka, seconds: float) -> None:
+        launched = self._launch(kafka, self.nodes)
+        try:
+            self.wait_ready(seconds)
+        except BaseException:
+            self._end(launched, 0)
+            raise
 
-    def _properties(self, index: int) -> dict[str, str]:
+    def _launch(self, kafka: Kafka, indexes: Collection[int]) -> list[int]:
+        """Start those that do not run; return which."""
+        with locked(self.folder / "lock"):
+            idle = [self.nodes[index] for index in indexes if self.nodes[index].process() is None]
+            for node in idle:
+                self._check_port(node.index)
+                node.write_settings(self._settings_of(node))
+            tools = [(node, node.begin_format(kafka, self.shape.cluster)) for node in idle]
+            for node, tool in tools:
+                if tool is not None:
+                    node.end_format(tool)
+            for node in idle:
+                node.launch(kafka)
+        return [node.index for node in idle]
+
+    def _check_port(self, index: int) -> None:
+        """Give a node that has just ended a moment to let its port go."""
+        port = self.shape.ports[index - 1]
+        deadline = time.monotonic() + PORT_SECONDS
+        while not _is_free(self._host, port):
+            if time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            raise Conflict(
+                f"{self._host}:{port}, where node {index} of {self.folder} listens, is taken or not of this machine; "
+                "end the program that has it, or delete this broker and start one on another port"
+            )
+
+    def _settings_of(self, node: Node) -> dict[str, str]:
         """The server.properties of one node."""
         facts = {
-            "{node}": str(index),
+            "{node}": str(node.index),
             "{host}": self._host,
-            "{port}": str(self.shape.ports[index - 1]),
-            "{controller_port}": str(self.shape.controller_ports[index - 1]),
+            "{port}": str(self.shape.ports[node.index - 1]),
+            "{controller_port}": str(self.shape.controller_ports[node.index - 1]),
         }
+        voters = enumerate(self.shape.controller_ports, 1)
         lines = {
-            **properties(len(self.nodes)),
+            **small_settings(len(self.nodes)),
             "node.id": "{node}",
             "listeners": f"PLAINTEXT://{{host}}:{{port}},CONTROLLER://{LOOPBACK}:{{controller_port}}",
             "advertised.listeners": f"PLAINTEXT://{self._advertise}:{{port}}",
-            "controller.quorum.voters": ",".join(
-                f"{number}@{LOOPBACK}:{port}" for number, port in enumerate(self.shape.controller_ports, 1)
-            ),
-            "log.dirs": str(self.node_folder(index) / "data"),
+            "controller.quorum.voters": ",".join(f"{index}@{LOOPBACK}:{port}" for index, port in voters),
+            "log.dirs": str(node.folder / "data"),
             **self._settings,
         }
         return {key: _filled(value, facts) for key, value in lines.items()}
 
-    def _jvm(self) -> tuple[str, ...]:
-        return (*JVM, f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}")
+    def _end(self, indexes: Collection[int], seconds: float) -> None:
+        """Ask to end, and end what has not after `seconds`; with 0 ask nobody."""
+        if seconds > 0:
+            self._signal(indexes, signal.SIGTERM)
+            self._wait_gone(indexes, seconds)
+        self._signal(indexes, signal.SIGKILL)
+        self._wait_gone(indexes, STOP_SECONDS)
 
-    def _launch(self, kafka: Kafka, index: int) -> None:
-        """Start a node in a session of its own, so that it survives the terminal."""
-        if self._process(index) is not None:
-            return
-        folder = self.node_folder(index)
-        command = kafka.command("kafka.Kafka", str(folder / "server.properties"), options=self._jvm())
-        log = folder / "log.txt"
-        if log.exists() and log.stat().st_size > KEPT_LOG_BYTES:
-            log.replace(folder / "log.old.txt")
-        with log.open("ab") as output:
-            child = subprocess.Popen(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        self._children[index] = child
-        if (keeper := identify(child.pid)) is not None:  # else it has ended already
-            write_atomically(folder / "pid", msgspec.json.encode(keeper))
+    def _signal(self, indexes: Collection[int], number: signal.Signals) -> None:
+        for index in indexes:
+            self.nodes[index].signal(number)
 
-    def _process(self, index: int) -> Keeper | None:
-        """The live process of a node."""
-        if index in self._children:
-            self._children[index].poll()  # else a child of ours that has ended stays a zombie
-        path = self.node_folder(index) / "pid"
-        if not path.exists():
-            return None
-        keeper = read_json(path, Keeper)
-        return keeper if is_alive(keeper) else None
-
-    def _end(self, nodes: Collection[int], seconds: float) -> None:
-        for index in nodes:
-            self._signal(index, signal.SIGTERM)
-        for index in self._wait_gone(nodes, seconds):
-            self._signal(index, signal.SIGKILL)
-        self._wait_gone(nodes, STOP_SECONDS)
-
-    def _signal(self, index: int, number: signal.Signals) -> None:
-        keeper = self._process(index)
-        if keeper is None:
-            return
-        if keeper.host != socket.gethostname():
-            raise Conflict(
-                f"{self.node_folder(index)} runs on {keeper.host}; stop it there, or remove its pid file"
-            )
-        os.kill(keeper.pid, number)
-
-    def _wait_gone(self, nodes: Collection[int], seconds: float) -> list[int]:
-        """Those that still live after `seconds`."""
+    def _wait_gone(self, indexes: Collection[int], seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := [index for index in nodes if self._process(index)]) and time.monotonic() < deadline:
+        while any(self.nodes[index].process() for index in indexes) and time.monotonic() < deadline:
             time.sleep(0.05)
-        return left
 
-    def _wait_answer(self, index: int, others: set[int], options: dict[str, Any], deadline: float) -> None:
-        """Ask one node, and only it, until it sees all the others."""
+    def _answers(self, index: int, others: set[int], options: dict[str, Any]) -> bool:
+        """Whether this node sees all the others. A new client each time: an old one may ask another node."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        quiet = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200}
-        admin = AdminClient({"bootstrap.servers": self.address(index), **quiet, **options})
-        while True:
-            if self._process(index) is None:
-                raise Unavailable(f"Kafka's node {index} has ended: {self.complaint(index)}")
-            try:
-                metadata = admin.list_topics(timeout=1)
-            except KafkaException:
-                metadata = None
-            if metadata is not None and others <= set(metadata.brokers) and self._all_led(metadata, others):
-                return
-            if time.monotonic() > deadline:
-                raise Unavailable(f"Kafka's node {index} does not answer at {self.address(index)}: "
-                                  f"{self.complaint(index)}")  # fmt: skip
-            time.sleep(0.05)
-
-    def _all_led(self, metadata: Any, others: set[int]) -> bool:
-        if len(others) < len(self.nodes):
-            return True
-        return all(
-            part.leader >= 0 for topic in metadata.topics.values() for part in topic.partitions.values()
+        if not _is_open(self._advertise, self.shape.ports[index - 1]):
+            return False
+        admin = AdminClient({"bootstrap.servers": self.address(index), "log_level": 0, **options})
+        try:
+            metadata = admin.list_topics(timeout=2)
+        except KafkaException:
+            return False
+        leaders = [part.leader for topic in metadata.topics.values() for part in topic.partitions.values()]
+        return others <= set(metadata.brokers) and (
+            others < set(self.nodes) or all(at >= 0 for at in leaders)
         )
 
-    def complaint(self, index: int) -> str:
-        """What the log of a node says went wrong last, and where to read on."""
-        log = self.node_folder(index) / "log.txt"
-        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-        loud = [
-            line for line in lines[-200:] if " ERROR " in line or " FATAL " in line or "Exception" in line
-        ]
-        return f"{loud[-1].strip() if loud else 'it did not say why'} (see {log})"
 
-
-def properties(nodes: int) -> dict[str, str]:
+def small_settings(nodes: int) -> dict[str, str]:
     """Settings of a small cluster: few threads, small internal topics, nothing made by accident."""
     replicas, in_sync = str(min(nodes, 3)), str(2 if nodes >= 3 else 1)
     return {
@@ -334,7 +266,41 @@ def properties(nodes: int) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "log.cleaner.dedupe.buffer.size": str(16 << 20),
+        # a node that was killed may only come back when its session is over
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
     }
+
+
+def quick(kafka: Kafka) -> Kafka:
+    """The same Kafka with its classes archived, which halves the time of a start.
+
+    The first call with this Java and these jars runs a broker for that, once; where that fails, as with
+    a cache that cannot be written, starts just stay slow.
+    """
+    archive = kafka.archive()
+    try:
+        if not archive.exists():
+            with locked(archive.with_suffix(".lock")):
+                if not archive.exists():
+                    _make_archive(kafka, archive)
+        return kafka.sharing(archive) if archive.stat().st_size else kafka
+    except OSError:
+        return kafka
+
+
+def _make_archive(kafka: Kafka, archive: Path) -> None:
+    """Run a broker that writes down the classes it used; an empty archive says that it could not."""
+    trial = Broker(archive.with_suffix(".trial"))
+    written = trial.folder / archive.name
+    try:
+        trial._start_with(kafka.recording(written), START_SECONDS)
+        trial.stop()
+        written.replace(archive)
+    except (Unavailable, FileNotFoundError):
+        archive.touch()
+    finally:
+        trial.delete()
 
 
 def _filled(value: str, facts: Mapping[str, str]) -> str:
@@ -344,29 +310,42 @@ def _filled(value: str, facts: Mapping[str, str]) -> str:
 
 
 def _new_shape(nodes: int, port: int | None, host: str) -> Shape:
-    if not 1 <= nodes <= 9:
-        raise ConfigError(f"a broker has 1 to 9 nodes, not {nodes}")
+    if not 1 <= nodes <= MOST_NODES:
+        raise ConfigError(f"a broker has 1 to {MOST_NODES} nodes, not {nodes}")
     if port is not None and not 1 <= port <= 65536 - nodes:
-        raise ConfigError(f"port {port} is none; give one from 1 to {65536 - nodes}")
-    clients = tuple(_free_ports(nodes, host)) if port is None else tuple(range(port, port + nodes))
-    controllers = tuple(_free_ports(nodes, LOOPBACK, clients))
-    return Shape(urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="), clients, controllers)
+        raise ConfigError(f"{port} is no port for {nodes} node(s); give one from 1 to {65536 - nodes}")
+    clients = _free_ports(nodes, host) if port is None else tuple(range(port, port + nodes))
+    cluster = "p" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading - would be an option
+    return Shape(cluster, clients, _free_ports(nodes, LOOPBACK, clients))
 
 
-def _free_ports(count: int, host: str, taken: Collection[int] = ()) -> list[int]:
+def _free_ports(count: int, host: str, taken: Collection[int] = ()) -> tuple[int, ...]:
     free: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
-        if len(free) == count:
-            break
         if port not in taken and _is_free(host, port):
             free.append(port)
-    return free
+            if len(free) == count:
+                return tuple(free)
+    raise ConfigError(
+        f"no port from {PORTS[0]} to {PORTS[-1]} can be listened on at {host}; is it of this machine?"
+    )
 
 
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as Kafka does: old connections may linger
         try:
             probe.bind((host, port))
         except OSError:
             return False
         return True
+
+
+def _is_open(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

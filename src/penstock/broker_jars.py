@@ -6,13 +6,15 @@ with the sha256 in `kafka.sha256` when it is downloaded; afterwards a start comp
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -26,7 +28,11 @@ DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.11.0"
 OLDEST_JAVA = 17
 DOWNLOAD_SECONDS = 900.0
 PINS = Path(__file__).with_name("kafka.sha256")
-INSTALL = "apt-get install openjdk-17-jre-headless maven"
+FIX_JAVA = "install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+FIX_MAVEN = (
+    "install Maven (Debian: apt-get install openjdk-17-jre-headless maven) "
+    "or set KAFKA_HOME to an unpacked Kafka 4 release"
+)
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -54,19 +60,45 @@ class Kafka(msgspec.Struct, frozen=True):
     """What it takes to start a Kafka program."""
 
     java: str
+    java_name: str
+    """What it says of itself: version, vendor and build."""
     libs: Path
     version: str
+    options: tuple[str, ...] = ()
+    """Of the Java machine."""
 
-    def command(self, program: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-        return [self.java, *options, "-cp", str(self.libs / "*"), program, *arguments]
+    def command(self, options: Iterable[str], *program: Iterable[str]) -> list[str]:
+        return [
+            self.java,
+            *self.options,
+            *options,
+            "-cp",
+            str(self.libs / "*"),
+            *chain.from_iterable(program),
+        ]
+
+    def archive(self) -> Path:
+        """Where the classes of this Java with these jars are kept, ready to use; Java checks that they fit."""
+        jars = sorted(
+            (path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in self.libs.glob("*.jar")
+        )
+        identity = hashlib.sha256(repr((self.java_name, self.libs, jars)).encode()).hexdigest()
+        return cache_folder() / f"classes-{identity[:16]}.jsa"
+
+    def recording(self, archive: Path) -> "Kafka":
+        """The same, which writes an archive of its classes when it ends."""
+        return msgspec.structs.replace(self, options=(f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off"))
+
+    def sharing(self, archive: Path) -> "Kafka":
+        """The same, which takes its classes from an archive."""
+        return msgspec.structs.replace(self, options=(f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"))
 
 
 def find_kafka() -> Kafka:
     """Java and Kafka's jars, downloaded where they are missing; raise ConfigError that says what to install."""
     java, home = find_java(), os.environ.get("KAFKA_HOME")
-    if home:
-        return Kafka(java, *_of_release(Path(home).expanduser()))
-    return Kafka(java, _cached(), KAFKA)
+    libs, version = _of_release(Path(home).expanduser()) if home else (_cached(), KAFKA)
+    return Kafka(java, java_name(java), libs, version)
 
 
 def find_java() -> str:
@@ -74,22 +106,23 @@ def find_java() -> str:
     java = _java_of_home() or shutil.which("java")
     if java is None:
         raise ConfigError(
-            f"Kafka needs Java {OLDEST_JAVA} or newer and there is no java on PATH; {_fix_java()}"
+            f"Kafka needs Java {OLDEST_JAVA} or newer, and there is no java on PATH; {FIX_JAVA}"
         )
-    found = java_version(java)
-    if found is None or found < OLDEST_JAVA:
-        raise ConfigError(f"Kafka needs Java {OLDEST_JAVA} or newer and {java} is {found}; {_fix_java()}")
+    match = re.search(r'version "(?:1\.)?(\d+)', java_name(java))  # Java 8 calls itself 1.8
+    if match is None or int(match[1]) < OLDEST_JAVA:
+        found = match[1] if match else "of an unknown version"
+        raise ConfigError(f"Kafka needs Java {OLDEST_JAVA} or newer, and {java} is {found}; {FIX_JAVA}")
     return java
 
 
-def java_version(java: str) -> int | None:
-    """17 for 17.0.15, 8 for 1.8.0; None where it does not answer."""
+@functools.cache
+def java_name(java: str) -> str:
+    """What `java -version` says; nothing where it does not answer."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
-    return int(match[1]) if match else None
+        return ""
+    return said.stderr
 
 
 def cache_folder() -> Path:
@@ -100,10 +133,6 @@ def cache_folder() -> Path:
 def _java_of_home() -> str | None:
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=str(Path(home) / "bin")) if home else None
-
-
-def _fix_java() -> str:
-    return "install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 
 
 def _of_release(home: Path) -> tuple[Path, str]:
@@ -157,8 +186,7 @@ def _download(folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ConfigError(
-            f"Kafka {KAFKA} is not here yet and there is no mvn on PATH to download it; "
-            f"install Maven (Debian: {INSTALL}) or set KAFKA_HOME to an unpacked Kafka 4 release"
+            f"Kafka {KAFKA} is not here yet, and there is no mvn on PATH to download it; {FIX_MAVEN}"
         )
     (folder / "pom.xml").write_text(POM)
     command = [maven, "-q", "-B", "-C", "-f", str(folder / "pom.xml"), f"{DEPENDENCY_PLUGIN}:copy-dependencies",
