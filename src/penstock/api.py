@@ -133,17 +133,17 @@ class Run:
 
     def stop(self) -> RunStatus:
         """Let it save its work and end."""
-        with closing(open_stream(self._folder.home)) as stream:
+        with closing(open_stream(self._folder.home, self._folder.spec().stream)) as stream:
             return verbs.stop(self._folder.home, self.id, stream)
 
     def scale(self, actors: int) -> RunStatus:
         """Change the number of its actors."""
-        with closing(open_stream(self._folder.home)) as stream:
+        with closing(open_stream(self._folder.home, self._folder.spec().stream)) as stream:
             return verbs.scale(self._folder.home, self.id, actors, stream)
 
     def set(self, **changes: Any) -> RunStatus:
         """Change hyperparameters from its next update on, as in `run.set(learning_rate=1e-4)`."""
-        with closing(open_stream(self._folder.home)) as stream:
+        with closing(open_stream(self._folder.home, self._folder.spec().stream)) as stream:
             return verbs.tune(self._folder.home, self.id, changes, stream)
 
     def resume(self, wait: bool = True, progress: bool = True, **stop: Any) -> "Run":

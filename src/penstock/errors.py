@@ -6,6 +6,7 @@ PenstockError
 ├── Conflict        a legal request at the wrong moment
 ├── Damaged         data that fails its check: a record, a checkpoint, a weights file
 ├── Unavailable     a neighbour is down or full; trying again may help
+│   └── Unreachable   brokers that were there are away; trying again helps once they are back
 ├── Diverged        learning has left the numbers; trying again would only do it again
 └── EnvironmentFault  the user's environment broke its promise
 
@@ -38,6 +39,10 @@ class Damaged(PenstockError):
 
 class Unavailable(PenstockError):
     """A neighbour is down or full; trying again may help."""
+
+
+class Unreachable(Unavailable):
+    """Brokers that were there are away."""
 
 
 class Diverged(PenstockError):

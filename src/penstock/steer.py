@@ -13,6 +13,14 @@ Set = Annotated[
     list[str] | None,
     Parameter("--set", negative="", help="A setting by its path, as in pace.lead=0; may be repeated."),
 ]
+StreamUrl = Annotated[
+    str | None,
+    Parameter(
+        "--stream",
+        env_var="PENSTOCK_STREAM",
+        help="The log: embedded, or kafka://HOST:PORT[,HOST:PORT][/PREFIX].",
+    ),
+]
 Quiet = Annotated[bool, Parameter(["--quiet", "-q"], negative="", help="Show nothing while training.")]
 
 
@@ -25,8 +33,9 @@ def train(
     steps: int | None = None,
     seed: int | None = None,
     target: float | None = None,
-    stream: str | None = None,
+    stream: StreamUrl = None,
     name: str | None = None,
+    prometheus: int | None = None,
     keep_going: Annotated[bool, Parameter(negative="")] = False,
     no_tensorboard: Annotated[bool, Parameter(negative="")] = False,
     sets: Set = None,
@@ -52,10 +61,10 @@ def train(
         Everything random follows from it.
     target
         End once the mean return over the last 100 episodes reaches this.
-    stream
-        Where experience is logged: embedded.
     name
         The run's id; default: one such as cartpole-k3v9.
+    prometheus
+        Serve /metrics for Prometheus on this port of 127.0.0.1; 0 takes a free one.
     keep_going
         Go on until Ctrl-C: no stop condition.
     no_tensorboard
@@ -66,7 +75,7 @@ def train(
 
     flags = {
         "algorithm": algorithm, "actors.count": actors, "stop.steps": steps, "seed": seed,
-        "stop.target": target, "stream.url": stream,
+        "stop.target": target, "stream.url": stream, "prometheus": prometheus,
     }  # fmt: skip
     overrides = assignments(sets) | {path: value for path, value in flags.items() if value is not None}
     if keep_going:
@@ -80,8 +89,10 @@ def train(
 
 
 def resume(run: str, /, *, steps: int | None = None, target: float | None = None, sets: Set = None,
-           json: Json = False, quiet: Quiet = False) -> int:  # fmt: skip
+           stream: StreamUrl = None, json: Json = False, quiet: Quiet = False) -> int:  # fmt: skip
     """Go on with a run exactly where it ended, after a stop or a crash.
+
+    With `--stream` a run that began on another host goes on here, from checkpoints in its shared store.
 
     Example: `penstock resume cartpole-k3v9 --steps 200000`
 
@@ -92,63 +103,72 @@ def resume(run: str, /, *, steps: int | None = None, target: float | None = None
     target
         A new target of the mean return.
     """
-    from penstock import config
     from penstock.control import verbs
-    from penstock.loop.runs import RunFolder
 
     flags = {"stop.steps": steps, "stop.target": target}
     overrides = assignments(sets) | {path: value for path, value in flags.items() if value is not None}
-    spec = RunFolder.open(config.home(), run).spec()
-    with _Face(spec.stream, json, quiet) as face:
+    with _Face(_stream_spec(run, stream), json, quiet) as face:
         status = verbs.resume(face.home, run, overrides, face.stream, face.executor, face.watch)
     return face.conclude(status)
 
 
-def stop(run: str, /, *, json: Json = False) -> None:
+def stop(run: str, /, *, stream: StreamUrl = None, json: Json = False) -> None:
     """Let a run save its work and end. It can be resumed.
 
     Example: `penstock stop cartpole-k3v9`
     """
-    _answer(json, "stop", run)
+    _answer(json, stream, run, "stop")
 
 
-def scale(run: str, /, *, actors: int, json: Json = False) -> None:
+def scale(run: str, /, *, actors: int, stream: StreamUrl = None, json: Json = False) -> None:
     """Change the number of actors of a live run.
 
     Example: `penstock scale cartpole-k3v9 --actors 4`
     """
-    _answer(json, "scale", run, actors)
+    _answer(json, stream, run, "scale", actors=actors)
 
 
-def set_(run: str, /, *assignment: str, json: Json = False) -> None:
+def set_(run: str, /, *assignment: str, stream: StreamUrl = None, json: Json = False) -> None:
     """Change hyperparameters of a live run, from its next update on.
 
     Example: `penstock set cartpole-k3v9 learning_rate=1e-4 entropy=0.001`
     """
     if not assignment:
         raise ConfigError("say what to change, as in: penstock set RUN learning_rate=1e-4")
-    _answer(json, "tune", run, assignments(list(assignment)))
+    _answer(json, stream, run, "set", changes=assignments(list(assignment)))
 
 
-def checkpoint(run: str, /, *, json: Json = False) -> None:
+def checkpoint(run: str, /, *, stream: StreamUrl = None, json: Json = False) -> None:
     """Ask a live run for a checkpoint now."""
-    _answer(json, "checkpoint", run)
+    _answer(json, stream, run, "checkpoint")
 
 
-def actor(run: str, /, *, slot: int) -> int:
-    """Fill one slot of a run in the foreground, as the keeper starts it."""
-    return _role("actor", run, str(slot))
+def actor(run: str, /, *, slot: int | None = None, stream: StreamUrl = None) -> int:
+    """Make experience for a run, here and now, until Ctrl-C or the run is done; any host that reaches its stream.
+
+    Example: `penstock actor lunarlander-k3v9 --stream kafka://broker:9092`
+
+    Parameters
+    ----------
+    slot
+        Fill this slot, as a keeper's own actors do; default: join as a guest, in a slot of its own.
+    """
+    return _role("actor", run, stream, *([] if slot is None else [str(slot)]))
 
 
-def learner(run: str, /, *, takeover: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Learn a run in the foreground, as the keeper starts it.
+def learner(
+    run: str, /, *, takeover: Annotated[bool, Parameter(negative="")] = False, stream: StreamUrl = None
+) -> int:
+    """Learn a run, here and now; on another host it goes on from checkpoints in the run's shared store.
+
+    Example: `penstock learner lunarlander-k3v9 --takeover --stream kafka://broker:9092`
 
     Parameters
     ----------
     takeover
         Replace a learner that still holds the run: it stops publishing at once.
     """
-    return _role("learner", run, *(["--takeover"] if takeover else []))
+    return _role("learner", run, stream, *(["--takeover"] if takeover else []))
 
 
 def assignments(pairs: list[str] | None) -> dict[str, Any]:
@@ -208,20 +228,49 @@ class _Face:
         return 1
 
 
-def _answer(json: bool, verb: str, run: str, *arguments: Any) -> None:
-    """Do a verb on a live run and print its state."""
+def _answer(json: bool, url: str | None, run: str, verb: str, **arguments: Any) -> None:
+    """Do a verb on a live run, or tell it to a keeper on another host; print what came of it."""
     from penstock import config
     from penstock.control import verbs
+    from penstock.errors import NotFound
     from penstock.view import print_json
     from penstock.wiring import open_stream
 
     home = config.home()
-    stream = open_stream(home)
-    status = getattr(verbs, verb)(home, run, *arguments, stream)
-    stream.close()
-    print_json(status) if json else print(
-        f"{run} is {status.state}" + (f": {status.reason}" if status.reason else "")
-    )
+    stream = open_stream(home, _stream_spec(run, url))
+    here = {"stop": verbs.stop, "scale": verbs.scale, "set": verbs.tune, "checkpoint": verbs.checkpoint}[verb]
+    try:
+        status = here(home, run, stream=stream, **arguments)  # type: ignore[operator]  # each takes its own
+    except NotFound:
+        if not stream.shared:
+            raise
+        verbs.tell(stream, run, verb, arguments.get("changes", arguments))  # type: ignore[arg-type]
+        answer: Any = {"run": run, "told": verb}
+        words = f"{run} was told to {verb}; its keeper is on another host"
+    else:
+        answer, words = status, f"{run} is {status.state}" + (f": {status.reason}" if status.reason else "")
+    finally:
+        stream.close()
+    print_json(answer) if json else print(words)
+
+
+def _stream_spec(run: str, url: str | None) -> Any:
+    """The stream of a run: what its folder says, under another address where one is given."""
+    import msgspec
+
+    from penstock import config
+    from penstock.errors import NotFound
+    from penstock.loop.runs import RunFolder
+    from penstock.model.spec import StreamSpec
+
+    try:
+        known = RunFolder.open(config.home(), run).spec().stream
+    except NotFound:
+        if url is None:
+            raise
+        return StreamSpec(url=url)
+    same_kind = url is not None and known.url != "embedded" and url != "embedded"
+    return msgspec.structs.replace(known, url=url) if same_kind else known
 
 
 def _from_stdin() -> Any:
@@ -230,11 +279,14 @@ def _from_stdin() -> Any:
     return files.parse(sys.stdin.read(), "standard input")
 
 
-def _role(role: str, run: str, *arguments: str) -> int:
+def _role(role: str, run: str, url: str | None, *arguments: str) -> int:
     import os
 
     from penstock import config, worker
+    from penstock.executors.base import Exit
 
     os.environ["PENSTOCK_HOME"] = str(config.home())
+    os.environ["PENSTOCK_STREAM"] = url or _stream_spec(run, None).url
     os.environ.pop("PENSTOCK_PARENT", None)
-    return worker.main([role, run, *arguments])
+    code = worker.main([role, run, *arguments])
+    return 0 if code == Exit.DRAINED else code

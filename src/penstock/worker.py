@@ -20,6 +20,7 @@ from penstock.errors import (
     NotFound,
     PenstockError,
     Unavailable,
+    Unreachable,
 )
 from penstock.executors.base import Exit
 
@@ -63,21 +64,26 @@ def main(arguments: list[str] | None = None) -> int:
         return _last_words(error, Exit.ENVIRONMENT)
     except (ConfigError, NotFound, Diverged) as error:
         return _last_words(error, Exit.HOPELESS)
+    except Unreachable as error:
+        return _last_words(error, Exit.UNREACHABLE)
     except PenstockError as error:
         return _last_words(error, 1)
 
 
 def actor(home: Path, run: str, arguments: list[str]) -> int:
-    """Fill one slot: `actor RUN SLOT`."""
+    """Fill one slot: `actor RUN SLOT`; without a slot, join as a guest in one of its own: `actor RUN`."""
     from penstock.loop.actor import Actor, Stopped
     from penstock.loop.beat import Beat
+    from penstock.loop.registry import guest_slot
     from penstock.wiring import join
 
-    stopping, slot = Stopping(), int(arguments[0])
-    beat = Beat(home / "runs" / run / "beats" / str(slot))
+    stopping = Stopping()
     stream, record = join(home, run)
+    guest = not arguments
+    slot = guest_slot(stream, run) if guest else int(arguments[0])
+    beat = Beat(home / "runs" / run / "beats" / str(slot))
     try:
-        Actor(record, slot, stream, beat, stopping).run()
+        Actor(record, slot, stream, beat, stopping, guest).run()
     except Stopped:
         return Exit.DRAINED
     finally:
@@ -95,9 +101,11 @@ def learner(home: Path, run: str, arguments: list[str]) -> int:
     stream, record = join(home, run)
     prepare(home / "cache" / "jax", record.spec.learner.threads)
     from penstock.loop.learner import LearnerLoop
+    from penstock.loop.runs import link_store
 
+    folder = link_store(home / "runs" / run, record.spec.checkpoint.store, run)
     try:
-        reason = LearnerLoop(record, home / "runs" / run, stream, stopping).run()
+        reason = LearnerLoop(record, folder, stream, stopping).run()
     finally:
         stream.close()
         del lock

@@ -9,12 +9,13 @@ from typing import Any
 from penstock import config, plugins
 from penstock.algorithms.settings import Settings, read
 from penstock.config import files
-from penstock.errors import ConfigError, Conflict, Damaged, NotFound, Unavailable, nearest
+from penstock.errors import ConfigError, Conflict, Damaged, NotFound, PenstockError, Unavailable, nearest
 from penstock.executors.base import Executor
 from penstock.loop.commands import MOST_ACTORS, give
 from penstock.loop.keeper import Keeper, Watcher
 from penstock.loop.registry import RunRecord, find, register
 from penstock.loop.runs import RunFolder
+from penstock.model import topics
 from penstock.model.commands import Verb, command
 from penstock.model.run import LIVE, RunState, RunStatus
 from penstock.model.spec import Spec
@@ -25,9 +26,7 @@ def train(
     home: Path, spec: Spec, stream: Stream, executor: Executor, watch: Watcher, name: str | None = None
 ) -> RunStatus:
     """Make a run and keep it until it ends. A run whose settings turn out wrong leaves nothing behind."""
-    folder = RunFolder.create(home, spec, name)
-    stream.remove_run(folder.run)  # what an older run of that name may have left
-    record = register(stream, folder.run, spec)
+    folder, record = make(home, spec, stream, name)
     status = Keeper(folder, record, stream, executor, watch).run()
     if status.state is RunState.FAILED and status.version is None:
         stream.remove_run(folder.run)
@@ -36,11 +35,31 @@ def train(
     return status
 
 
+def make(home: Path, spec: Spec, stream: Stream, name: str | None = None) -> tuple[RunFolder, RunRecord]:
+    """A folder and topics for a new run; nothing stays where either cannot be had."""
+    taken = {record.key for record in stream.newest(topics.RUNS)} if stream.shared else set()
+    while True:
+        folder = RunFolder.create(home, spec, name)
+        try:
+            if folder.run not in taken:
+                stream.remove_run(folder.run)  # what an older run of that name may have left
+                return folder, register(stream, folder.run, spec)
+        except PenstockError:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise
+        shutil.rmtree(folder.path, ignore_errors=True)
+        if name is not None:
+            raise Conflict(
+                f"there is a run {name} in this stream already, perhaps somebody else's; choose another name, "
+                f"or remove it: penstock topics delete {name}"
+            )
+
+
 def resume(
     home: Path, run: str, overrides: Mapping[str, Any], stream: Stream, executor: Executor, watch: Watcher
 ) -> RunStatus:
     """Go on exactly where the run's newest checkpoint and log end; only stop conditions may change."""
-    folder = RunFolder.open(home, run)
+    folder = _opened(home, run, stream)
     status = folder.status()
     if status.state in LIVE:
         raise Conflict(f"run {run} is {status.state}; stop it first: penstock stop {run}")
@@ -101,6 +120,30 @@ def checked_changes(spec: Spec, changes: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def tell(stream: Stream, run: str, verb: Verb, arguments: Mapping[str, Any]) -> None:
+    """Give a command to a run whose keeper is on another host; raise NotFound for an unknown run."""
+    spec = find(stream, run).spec
+    give(stream, command(run, verb, **(checked_changes(spec, arguments) if verb == "set" else arguments)))
+
+
+def _opened(home: Path, run: str, stream: Stream) -> RunFolder:
+    """A run's folder; of a run that began on another host, one made from what the stream knows of it."""
+    try:
+        return RunFolder.open(home, run)
+    except NotFound:
+        if not stream.shared:
+            raise
+    spec = find(stream, run).spec
+    if spec.checkpoint.store is None:
+        raise NotFound(
+            f"the checkpoints of run {run} lie on the host that began it; only a run with checkpoint.store, "
+            "a folder that hosts share, can go on elsewhere"
+        )
+    folder = RunFolder.create(home, spec, run)
+    folder.save_status(folder.stored_status().to(RunState.INTERRUPTED, "it began on another host"))
+    return folder
+
+
 def _live(home: Path, run: str) -> RunFolder:
     folder = RunFolder.open(home, run)
     status = folder.status()
@@ -126,7 +169,9 @@ def _told(stream: Stream, run: str, spec: Spec) -> RunRecord:
 
 def _with_stop(spec: Spec, overrides: Mapping[str, Any]) -> Spec:
     for key in overrides:
-        if not key.startswith("stop."):
-            raise ConfigError(f"a resumed run keeps its spec; only stop.* may change, not {key}")
+        if not key.startswith("stop.") and key != "stream.on_gap":
+            raise ConfigError(
+                f"a resumed run keeps its spec; only stop.* and stream.on_gap may change, not {key}"
+            )
     mapping = config.to_mapping(spec)
     return config.resolve(mapping, overrides)

@@ -23,6 +23,8 @@ class Exit(IntEnum):
     """A setting is wrong; starting again cannot help."""
     ENVIRONMENT = 13
     """The environment broke its promise."""
+    UNREACHABLE = 14
+    """The log's brokers are away; starting again helps once they are back."""
 
 
 @dataclass(frozen=True, slots=True)

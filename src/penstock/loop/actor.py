@@ -9,6 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
 import numpy as np
 
@@ -31,11 +32,16 @@ REPORT_SECONDS = 1.0
 
 
 class Actor:
-    """Fills one slot of a run until it is told to stop or the run is done."""
+    """Fills one slot of a run until it is told to stop.
+
+    A guest belongs to no keeper: it says goodbye when it goes, and goes when the run is done.
+    """
 
     def __init__(
-        self, record: RunRecord, slot: int, stream: Stream, beat: Beat, stopping: Callable[[], bool]
-    ) -> None:
+        self, record: RunRecord, slot: int, stream: Stream, beat: Beat, stopping: Callable[[], bool],
+        guest: bool = False,
+    ) -> None:  # fmt: skip
+        self._guest = guest
         self._run, self._spec, self._slot = record.run, record.spec, slot
         self._stream, self._beat, self._stopping = stream, beat, stopping
         self._incarnation = uuid.uuid4().hex[:12]
@@ -62,6 +68,8 @@ class Actor:
                 policy, last_round = turn
                 self._make(policy, last_round, group, block)
         finally:
+            if self._guest:
+                self._say_hello(group, last_round, leaving=True)
             group.close()
 
     def _begin(self, group: Group, block: Block) -> int:
@@ -83,7 +91,7 @@ class Actor:
             if rollout is not None:
                 yield rollout
 
-    def _say_hello(self, group: Group, last_round: int) -> None:
+    def _say_hello(self, group: Group, last_round: int, leaving: bool = False) -> None:
         hello = Hello(
             self._run,
             self._slot,
@@ -92,6 +100,7 @@ class Actor:
             os.getpid(),
             socket.gethostname(),
             last_round,
+            leaving,
         )
         self._experiences.write(str(self._slot), encode(Schema.HELLO, hello))
         self._said_at = time.monotonic()
@@ -104,6 +113,8 @@ class Actor:
         while not self._stopping():
             policy = self._policies.newest
             # a final version gives no turn; the run may be resumed, so only the keeper ends its actors
+            if self._guest and policy is not None and policy.facts.final:
+                return None
             if policy is not None and self._slot in policy.facts.roster and not policy.facts.final:
                 step = policy.facts.version.step
                 # a rostered slot is never behind the newest step, unless it lost its part of the log
@@ -195,9 +206,11 @@ class Actor:
             "mean_return": float(np.mean(self._returns)) if self._returns else None,
             "steps_per_second": self._made / elapsed,
             "loaded_after": self._policies.loaded_after,
+            "host": socket.gethostname(),
+            "stream": asdict(self._stream.flow),
             "time": time.time(),
         }
-        self._reports.write(self._run, encode(Schema.REPORT, report))
+        self._reports.offer(self._run, encode(Schema.REPORT, report))
         self._reported_at, self._made = time.monotonic(), 0
         self._returns.clear()
 

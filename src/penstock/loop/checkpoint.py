@@ -141,7 +141,7 @@ class CheckpointStore:
     def _append_rows(self, state: State, memory_rows: int) -> None:
         first, last = self.rows_saved, state.rows_added
         if state.rows and last > first:
-            self._replay.mkdir(exist_ok=True)
+            self._replay.mkdir(parents=True, exist_ok=True)
             content = save(state.rows)
             name = f"{first}-{last}.safetensors"
             _write_synced(self._replay / name, content)

@@ -51,6 +51,8 @@ class Snapshot:
     stop_updates: int | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     """Where time goes: environment, policy, stream, learning, waiting → share of 1."""
+    stream: Mapping[str, float] = field(default_factory=dict)
+    """lag (records), bytes_per_second, dead_letters, waits."""
     events: Sequence[str] = ()
     """The last events, oldest first."""
 
@@ -166,8 +168,19 @@ def _rows(snapshot: Snapshot, width: int) -> list[tuple[str, Any]]:
         ),
         ("speed", f"{snapshot.steps_per_second:,.0f} steps/s   {_duration(snapshot.seconds)}"),
         ("policy", f"version {snapshot.version or '-'}   updates {snapshot.updates:,}   lag {lag}"),
+        ("stream", _stream(snapshot.stream)),
         ("restarts", f"{snapshot.restarts}"),
     ]
+
+
+def _stream(facts: Mapping[str, float]) -> str:
+    rate = facts.get("bytes_per_second", 0.0) / 1e6
+    counts = "   ".join(
+        f"{facts[name]:,.0f} {name.replace('_', ' ')}"
+        for name in ("dead_letters", "waits")
+        if facts.get(name)
+    )
+    return f"{rate:,.1f} MB/s   lag {facts.get('lag', 0):,.0f} records" + (f"   {counts}" if counts else "")
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

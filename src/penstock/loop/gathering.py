@@ -8,12 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.loop.intake import Intake
+from penstock.loop.registry import FIRST_GUEST
 from penstock.model.rollout import Hello, Rollout
 from penstock.model.spaces import Spaces
 from penstock.model.spec import PaceSpec
-
-FIRST_GUEST = 1000
-"""Slots from here on are filled by actors that nobody of this run started (`penstock actor RUN`)."""
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from penstock.loop.beat import Pulse
 from penstock.loop.commands import CommandReader, actors_of
 from penstock.loop.metrics import MetricsWriter
 from penstock.loop.processes import identify
+from penstock.loop.prometheus import Endpoint
 from penstock.loop.registry import RunRecord
 from penstock.loop.runs import RunFolder
 from penstock.loop.supervise import Fault, Supervised
@@ -50,6 +51,8 @@ class Keeper:
         self.status: RunStatus = folder.stored_status()
         self.report: dict[str, Any] = {}
         """The learner's newest report."""
+        self.actors: dict[int, dict[str, Any]] = {}
+        """The newest report of each slot, guests included."""
         self.events: list[dict[str, Any]] = []
         self.returns: deque[float] = deque(maxlen=RETURNS_SHOWN)
         """Mean returns so far, for the eye."""
@@ -57,7 +60,7 @@ class Keeper:
         """Lately: smoothed over some seconds."""
         self._stream, self._executor, self._watch = stream, executor, watch
         self._lock = _only_keeper(folder)
-        self._actors: dict[int, Supervised] = {}
+        self._supervised: dict[int, Supervised] = {}
         self._leaving: dict[Worker, float] = {}
         """Actors that were asked to end, and until when they may take their time."""
         self._evaluator: Worker | None = None
@@ -76,6 +79,7 @@ class Keeper:
             for topic in (topics.METRICS_TRAINING, topics.METRICS_ACTORS)
         ]
         self._metrics = MetricsWriter(folder.path, spec.tensorboard)
+        self._endpoint = Endpoint(self, spec.prometheus)
         self._learner = Supervised(executor, self._worker("learner"), spec.learner.restarts)
 
     # -- the main path ---------------------------------------------------------------------------
@@ -88,6 +92,8 @@ class Keeper:
             self.status, keeper=identify(), started_at=self.status.started_at or now, ended_at=None
         )
         self._become(RunState.RUNNING)
+        if self._endpoint.address:
+            self._event("keeper", "prometheus", address=self._endpoint.address)
         try:
             self._learner.tick()
             while not self._over():
@@ -97,6 +103,7 @@ class Keeper:
             self._kill_all()
             raise
         finally:
+            self._endpoint.close()
             self._metrics.close()
             self._lock.close()
         return self.status
@@ -123,14 +130,20 @@ class Keeper:
         return (
             self._restarts_before
             + self._learner.restarts
-            + sum(item.restarts for item in self._actors.values())
+            + sum(item.restarts for item in self._supervised.values())
         )
+
+    def flow(self) -> dict[str, float]:
+        """What all actors together sent through the stream since they started."""
+        flows = [report["stream"] for report in self.actors.values() if "stream" in report]
+        names = ("produced_records", "produced_bytes", "waits", "waited_seconds")
+        return {f"stream/actors/{name}": sum(flow[name] for flow in flows) for name in names}
 
     def _tick(self) -> None:
         self._read_reports()
         self._obey()
         self._fit_actors()
-        for supervised in (self._learner, *self._actors.values()):
+        for supervised in (self._learner, *self._supervised.values()):
             if self._stop_reason is None and (fault := supervised.tick()):
                 self._note_fault(fault)
         for worker, until in list(self._leaving.items()):
@@ -157,16 +170,16 @@ class Keeper:
 
     def _fit_actors(self) -> None:
         """Start actors that are wanted, let go of those that are not."""
-        for slot in [slot for slot in self._actors if slot >= self._wanted]:
-            leaving = self._actors.pop(slot)
+        for slot in [slot for slot in self._supervised if slot >= self._wanted]:
+            leaving = self._supervised.pop(slot)
             self._restarts_before += leaving.restarts
             if leaving.worker is not None:
                 leaving.worker.stop()
                 self._leaving[leaving.worker] = time.monotonic() + ACTOR_DRAIN_SECONDS
         for slot in range(self._wanted):
-            if slot not in self._actors and self._stop_reason is None:
+            if slot not in self._supervised and self._stop_reason is None:
                 pulse = Pulse(self.folder.path / "beats" / str(slot))
-                self._actors[slot] = Supervised(
+                self._supervised[slot] = Supervised(
                     self._executor, self._worker("actor", slot), self.spec.actors.restarts, pulse,
                     self.spec.environment.step_limit_seconds, may_end=False,
                 )  # fmt: skip
@@ -183,7 +196,7 @@ class Keeper:
         name = role if slot is None else f"{role}-{slot}"
         arguments = (role, self.folder.run) if slot is None else (role, self.folder.run, str(slot))
         group = self.spec.learner if role == "learner" else self.spec.actors
-        place = {"PENSTOCK_HOME": str(self.folder.home)}
+        place = {"PENSTOCK_HOME": str(self.folder.home), "PENSTOCK_STREAM": self.spec.stream.url}
         return WorkerSpec(name, arguments, self.folder.log_file(name), group.threads, group.nice, place)
 
     def _evaluate_if_due(self) -> None:
@@ -254,7 +267,9 @@ class Keeper:
             words = {
                 name: report[name] for name in ("steps", "seconds", "time", "episodes", "updates", "version")
             }
-            self._metrics.write(words | report["values"])
+            self._metrics.write(words | report["values"] | self.flow())
+        elif "slot" in report:
+            self.actors[report["slot"]] = report
 
     def _look(self, report: dict[str, Any]) -> None:
         """Smooth the rate, remember the return."""
@@ -338,7 +353,7 @@ class Keeper:
         return RunState.INTERRUPTED, f"{self._stop_reason}; the learner did not save its work in time"
 
     def _stop_actors(self) -> None:
-        workers = [item.worker for item in self._actors.values() if item.worker is not None]
+        workers = [item.worker for item in self._supervised.values() if item.worker is not None]
         workers += self._leaving
         for worker in workers:
             worker.stop()
@@ -351,7 +366,7 @@ class Keeper:
             time.sleep(0.005)
 
     def _kill_all(self) -> None:
-        for item in (self._learner, *self._actors.values()):
+        for item in (self._learner, *self._supervised.values()):
             if item.worker is not None:
                 item.worker.kill()
         for worker in (*self._leaving, self._evaluator):

@@ -11,6 +11,8 @@ from penstock.model.spec import Spec
 from penstock.stream.base import Position, Stream, TopicPolicy
 
 DAY = 86_400.0
+FIRST_GUEST = 1000
+"""Slots from here on are filled by actors that nobody of the run started (`penstock actor RUN`)."""
 HISTORY_BYTES = 64 << 20
 """Some hundred thousand updates: far more than lies behind any kept checkpoint."""
 
@@ -25,16 +27,34 @@ class RunRecord(msgspec.Struct, frozen=True):
     created_at: float
 
 
+SHARED: dict[str, TopicPolicy] = {
+    topics.RUNS: TopicPolicy(compact=True, synced=True),
+    topics.COMMANDS: TopicPolicy(retention_seconds=365 * DAY, synced=True),
+    topics.METRICS_TRAINING: TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY),
+    topics.METRICS_ACTORS: TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY),
+    topics.DEAD_LETTERS: TopicPolicy(retention_bytes=64 << 20, retention_seconds=30 * DAY),
+}
+"""Topics that all runs of a stream share."""
+
+
+def topics_of(run: str, spec: Spec) -> dict[str, TopicPolicy]:
+    """Every topic a run needs, and how it is kept."""
+    stream = spec.stream
+    experiences = TopicPolicy(
+        stream.retention_bytes, stream.retention_seconds, partitions=stream.kafka.partitions
+    )
+    return {
+        **SHARED,
+        topics.experiences(run): experiences,
+        topics.model_updates(run): TopicPolicy(compact=True),
+        topics.history(run): TopicPolicy(retention_bytes=HISTORY_BYTES),
+    }
+
+
 def register(stream: Stream, run: str, spec: Spec, commands: Position | None = None) -> RunRecord:
     """Make the run's topics and tell everybody about it; its commands start at `commands`, or now."""
-    stream.ensure(topics.RUNS, TopicPolicy(compact=True, synced=True))
-    stream.ensure(topics.COMMANDS, TopicPolicy(retention_seconds=365 * DAY, synced=True))
-    stream.ensure(topics.METRICS_TRAINING, TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY))
-    stream.ensure(topics.METRICS_ACTORS, TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY))
-    stream.ensure(topics.DEAD_LETTERS, TopicPolicy(retention_bytes=64 << 20, retention_seconds=30 * DAY))
-    stream.ensure(topics.experiences(run), TopicPolicy(retention_bytes=spec.stream.retention_bytes))
-    stream.ensure(topics.model_updates(run), TopicPolicy(compact=True))
-    stream.ensure(topics.history(run), TopicPolicy(retention_bytes=HISTORY_BYTES))
+    for topic, policy in topics_of(run, spec).items():
+        stream.ensure(topic, policy)
     start = stream.end(topics.COMMANDS) if commands is None else commands
     record = RunRecord(run, spec, start, time.time())
     writer = stream.writer(topics.RUNS)
@@ -52,3 +72,8 @@ def find(stream: Stream, run: str) -> RunRecord:
         return decode(open_frame(known[run].value), RunRecord)
     except Damaged as error:
         raise Damaged(f"the record of run {run} cannot be read: {error}") from error
+
+
+def guest_slot(stream: Stream, run: str) -> int:
+    """A slot for an actor that nobody of the run started; no two get the same."""
+    return FIRST_GUEST + stream.claim(f"{run}/guests") - 1

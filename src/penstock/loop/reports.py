@@ -78,7 +78,8 @@ class Reporter:
             "final": final, "reason": reason,
             "values": {name: value for name, value in values.items() if value is not None},
         }  # fmt: skip
-        self._writer.write(self._run, encode(Schema.REPORT, message))
+        tell = self._writer.write if final else self._writer.offer  # learning never waits for its own news
+        tell(self._run, encode(Schema.REPORT, message))
         self._reported_at, self._reported_steps = now, steps
         self._lags.clear()
         self._seconds.clear()

@@ -162,13 +162,9 @@ class RunFolder:
     def evaluations(self) -> list[dict[str, Any]]:
         return list(read_lines(self.evaluations_file))
 
-    def _is_whole(self, version: Version) -> bool:
-        """`checkpoint.json` is written last."""
-        return (self.checkpoint_path(version) / "checkpoint.json").is_file()
-
     def _fill(self, draft: Path, spec: Spec) -> None:
-        for name in ("checkpoints", "logs"):
-            (draft / name).mkdir(mode=0o700)
+        (draft / "logs").mkdir(mode=0o700)
+        link_store(draft, spec.checkpoint.store, self.run)
         status = RunStatus(
             run=self.run,
             state=RunState.PENDING,
@@ -181,6 +177,25 @@ class RunFolder:
         )
         write_atomically(draft / "spec.json", _spec_json(spec))
         write_atomically(draft / "state.json", _pretty(status))
+
+
+def link_store(folder: Path, store: str | None, run: str) -> Path:
+    """Make a run's folder; where its checkpoints lie in a store that hosts share, link to them there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in ("checkpoints", "replay"):
+        path = folder / name
+        if store is None:
+            path.mkdir(mode=0o700, exist_ok=True)
+        elif not path.is_symlink():
+            shared = Path(store).expanduser().absolute() / run / name
+            try:
+                shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.symlink_to(shared, target_is_directory=True)
+            except OSError as error:
+                raise ConfigError(
+                    f"checkpoint.store {store} cannot be used: {error.strerror or error}"
+                ) from error
+    return folder
 
 
 def list_runs(home: Path) -> list[RunFolder]:

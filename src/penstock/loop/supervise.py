@@ -1,7 +1,7 @@
 """One worker kept alive: restarted after a fault, with back-off, within a budget.
 
 A fault is an exit that was not asked for, or a heart that stands still. An hour without one refills
-the budget.
+the budget. Brokers that are away are nobody's fault here: waiting for them costs no budget.
 """
 
 import time
@@ -12,6 +12,7 @@ from penstock.executors.base import Executor, Exit, Worker, WorkerSpec
 from penstock.loop.beat import Pulse
 
 REFILL_SECONDS = 3600.0
+UNREACHABLE_SECONDS = 2.0
 BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -82,9 +83,12 @@ class Supervised:
         if now - self._faulted_at > REFILL_SECONDS:
             self._spent = 0
         self._faulted_at = now
-        hopeless = code == Exit.HOPELESS or self._spent >= self.budget
+        hopeless = code == Exit.HOPELESS or (self._spent >= self.budget and code != Exit.UNREACHABLE)
         if hopeless:
             self.ended = code
+        elif code == Exit.UNREACHABLE:
+            self._start_at = now + UNREACHABLE_SECONDS
+            self.restarts += 1
         else:
             self._start_at = now + BACKOFF_SECONDS[min(self._spent, len(BACKOFF_SECONDS) - 1)]
             self._spent += 1

@@ -44,8 +44,21 @@ def snapshot(keeper: "Keeper") -> Snapshot:
         stop_seconds=stop.seconds,
         stop_updates=stop.updates,
         shares=shares(values),
+        stream=_stream_facts(keeper, values),
         events=[_sentence(event) for event in keeper.events],
     )
+
+
+def _stream_facts(keeper: "Keeper", values: dict[str, float]) -> dict[str, float]:
+    """What the stream row shows."""
+    seconds = keeper.report.get("seconds") or 1.0
+    waits = values.get("stream/waits", 0) + keeper.flow()["stream/actors/waits"]
+    return {
+        "lag": values.get("stream/lag", 0),
+        "bytes_per_second": values.get("stream/consumed_bytes", 0) / seconds,
+        "dead_letters": values.get("accounting/dead_letters", 0),
+        "waits": waits,
+    }
 
 
 def shares(values: dict[str, float]) -> dict[str, float]:

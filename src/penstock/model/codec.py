@@ -49,6 +49,7 @@ class Schema(IntEnum):
     REPORT = 6
     RUN = 7
     DEAD_LETTER = 8
+    PIECE = 9
 
 
 class Frame(NamedTuple):

@@ -217,4 +217,6 @@ class Spec(_Group, frozen=True, kw_only=True):
     """Everything random follows from it."""
     tensorboard: bool = True
     """Write TensorBoard events into the run's folder."""
+    prometheus: Annotated[int, Meta(ge=0, le=65535)] | None = None
+    """A port on loopback where the keeper serves /metrics for Prometheus; 0 takes a free one."""
     format: Literal[1] = FORMAT
