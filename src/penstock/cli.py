@@ -9,8 +9,10 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock import __version__, steer
+from penstock.broker_cli import broker
 from penstock.errors import ConfigError, PenstockError
 from penstock.steer import Json, Set, assignments
+from penstock.topics import topics
 
 HELP = """Distributed reinforcement learning: train a policy here, watch it, and take it with you.
 
@@ -34,6 +36,8 @@ app.command(steer.set_, name="set", sort_key=5)
 app.command(steer.checkpoint, sort_key=6)
 app.command(steer.actor, sort_key=50)
 app.command(steer.learner, sort_key=51)
+app.command(broker)
+app.command(topics)
 
 
 def main() -> None:

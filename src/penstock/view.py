@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,17 +22,20 @@ def runs_table(statuses: list[RunStatus], now: float) -> str:
     """All runs, aligned, one line each."""
     if not statuses:
         return "no runs yet; start one with: penstock train CartPole-v1"
-    rows = [COLUMNS, *(_row(status, now) for status in statuses)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    right = {4, 5, 6}
-    lines = (
+    return table(COLUMNS, [_row(status, now) for status in statuses], right={4, 5, 6})
+
+
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: set[int]) -> str:
+    """Aligned columns, one line a row; those in `right` to the right."""
+    lines = [heads, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return "\n".join(
         "  ".join(
             cell.rjust(width) if index in right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
-        for row in rows
+        for line in lines
     )
-    return "\n".join(lines)
 
 
 def _row(status: RunStatus, now: float) -> tuple[str, ...]:

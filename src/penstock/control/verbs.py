@@ -1,5 +1,6 @@
 """Train, resume, stop, scale and tune runs. Faces (the command line, Python) are thin around these."""
 
+import contextlib
 import shutil
 import time
 from collections.abc import Mapping
@@ -13,9 +14,8 @@ from penstock.errors import ConfigError, Conflict, Damaged, NotFound, PenstockEr
 from penstock.executors.base import Executor
 from penstock.loop.commands import MOST_ACTORS, give
 from penstock.loop.keeper import Keeper, Watcher
-from penstock.loop.registry import RunRecord, find, register
+from penstock.loop.registry import RunRecord, find, register, registered, unregister
 from penstock.loop.runs import RunFolder
-from penstock.model import topics
 from penstock.model.commands import Verb, command
 from penstock.model.run import LIVE, RunState, RunStatus
 from penstock.model.spec import Spec
@@ -37,7 +37,7 @@ def train(
 
 def make(home: Path, spec: Spec, stream: Stream, name: str | None = None) -> tuple[RunFolder, RunRecord]:
     """A folder and topics for a new run; nothing stays where either cannot be had."""
-    taken = {record.key for record in stream.newest(topics.RUNS)} if stream.shared else set()
+    taken = set(registered(stream)) if stream.shared else set()
     while True:
         folder = RunFolder.create(home, spec, name)
         try:
@@ -118,6 +118,19 @@ def checked_changes(spec: Spec, changes: Mapping[str, Any]) -> dict[str, Any]:
         values[name] = files.scalar(value, key)
     read(kind, {**spec.settings, **values}, spec.algorithm)
     return values
+
+
+def is_registered(stream: Stream, run: str) -> bool:
+    return run in registered(stream)
+
+
+def remove_topics(home: Path, run: str, stream: Stream) -> None:
+    """Delete a run's topics, unless it is live on this host."""
+    with contextlib.suppress(NotFound):
+        status = RunFolder.open(home, run).status()
+        if status.state in LIVE:
+            raise Conflict(f"run {run} is {status.state}; stop it first: penstock stop {run}")
+    unregister(stream, run)
 
 
 def tell(stream: Stream, run: str, verb: Verb, arguments: Mapping[str, Any]) -> None:

@@ -70,6 +70,8 @@ class Keeper:
         self._interrupts = 0
         self._unwritten: str | None = None
         """Why the last word could not be written down."""
+        self._asked: Worker | None = None
+        """The learner that was asked to end."""
         self._failure: str | None = None
         self._stop_reason: str | None = None
         self._commands = CommandReader(stream, folder.run, record.commands)
@@ -120,9 +122,14 @@ class Keeper:
             self._stop_reason = reason
             if self.status.state is RunState.RUNNING:
                 self._become(RunState.STOPPING, reason)
-            if self._learner.worker is not None:
-                self._learner.worker.stop()
             self._stop_began = time.monotonic()
+            self._ask_learner()
+
+    def _ask_learner(self) -> None:
+        """Ask it to save and end, once; a signal may come while it is just being started."""
+        if self._learner.worker is not None and self._asked is not self._learner.worker:
+            self._asked = self._learner.worker
+            self._asked.stop()
 
     @property
     def restarts(self) -> int:
@@ -142,6 +149,8 @@ class Keeper:
     def _tick(self) -> None:
         self._read_reports()
         self._obey()
+        if self._stop_reason is not None:
+            self._ask_learner()
         self._fit_actors()
         for supervised in (self._learner, *self._supervised.values()):
             if self._stop_reason is None and (fault := supervised.tick()):

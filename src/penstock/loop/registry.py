@@ -8,7 +8,7 @@ from penstock.errors import Damaged, NotFound, nearest
 from penstock.model import topics
 from penstock.model.codec import Schema, decode, encode, open_frame
 from penstock.model.spec import Spec
-from penstock.stream.base import Position, Stream, TopicPolicy
+from penstock.stream.base import Position, Record, Stream, TopicPolicy
 
 DAY = 86_400.0
 FIRST_GUEST = 1000
@@ -25,6 +25,8 @@ class RunRecord(msgspec.Struct, frozen=True):
     commands: Position
     """Commands for this run stand behind this position."""
     created_at: float
+    removed: bool = False
+    """Whether its topics were deleted; the name is free again."""
 
 
 SHARED: dict[str, TopicPolicy] = {
@@ -57,15 +59,19 @@ def register(stream: Stream, run: str, spec: Spec, commands: Position | None = N
         stream.ensure(topic, policy)
     start = stream.end(topics.COMMANDS) if commands is None else commands
     record = RunRecord(run, spec, start, time.time())
-    writer = stream.writer(topics.RUNS)
-    writer.write(run, encode(Schema.RUN, record))
-    writer.close()
+    _tell(stream, record)
     return record
+
+
+def registered(stream: Stream) -> dict[str, Record]:
+    """The records of all runs that were not removed, still to be read, by name."""
+    known = {record.key: record for record in stream.newest(topics.RUNS)}
+    return {run: record for run, record in known.items() if not _is_removed(record)}
 
 
 def find(stream: Stream, run: str) -> RunRecord:
     """The record of a run; raise NotFound with the nearest name."""
-    known = {record.key: record for record in stream.newest(topics.RUNS)}
+    known = registered(stream)
     if run not in known:
         raise NotFound(f"no run {run!r} in this stream{nearest(run, known)}")
     try:
@@ -74,6 +80,28 @@ def find(stream: Stream, run: str) -> RunRecord:
         raise Damaged(f"the record of run {run} cannot be read: {error}") from error
 
 
+def unregister(stream: Stream, run: str) -> None:
+    """Delete a run's topics and free its name."""
+    stream.remove_run(run)
+    if run in registered(stream):
+        record = msgspec.structs.replace(find(stream, run), removed=True)
+        _tell(stream, record)
+
+
 def guest_slot(stream: Stream, run: str) -> int:
     """A slot for an actor that nobody of the run started; no two get the same."""
     return FIRST_GUEST + stream.claim(f"{run}/guests") - 1
+
+
+def _tell(stream: Stream, record: RunRecord) -> None:
+    writer = stream.writer(topics.RUNS)
+    writer.write(record.run, encode(Schema.RUN, record))
+    writer.close()
+
+
+def _is_removed(record: Record) -> bool:
+    """One that cannot be read is still there: its name is not free."""
+    try:
+        return decode(open_frame(record.value), RunRecord).removed
+    except Damaged:
+        return False
