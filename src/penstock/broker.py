@@ -80,6 +80,12 @@ class Broker:
         """What clients connect to: host:port of each node, with commas between."""
         return ",".join(self.address(index) for index in self.nodes)
 
+    @property
+    def version(self) -> str | None:
+        """The Kafka that ran here last."""
+        path = self.folder / "version"
+        return path.read_text() if path.exists() else None
+
     def address(self, index: int) -> str:
         return f"{self._advertise}:{self.shape.ports[index - 1]}"
 
@@ -89,7 +95,10 @@ class Broker:
 
     def start(self, seconds: float = START_SECONDS) -> None:
         """Start the nodes that do not run and return once all answer; else end those and raise Unavailable."""
-        self._start_with(quick(find_kafka()), seconds)
+        if None in self.pids().values():
+            self._start_with(quick(find_kafka()), seconds)
+        else:
+            self.wait_ready(seconds)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask all nodes to end, and end those that have not after `seconds`; their data stays."""
@@ -123,7 +132,7 @@ class Broker:
         With all nodes, every partition has a leader, too. Raise Unavailable after `seconds`, or at once
         when one of them has ended.
         """
-        awaited = set(nodes or self.nodes)
+        awaited = set(self.nodes if nodes is None else nodes)
         deadline = time.monotonic() + seconds
         for index in sorted(awaited):
             while not self._answers(index, awaited, {**self._client_options, **(options or {})}):
@@ -139,7 +148,7 @@ class Broker:
         path = self.folder / "cluster.json"
         with locked(self.folder / "lock"):
             if not path.exists():
-                shape = _new_shape(nodes or 1, port, self._host)
+                shape = _new_shape(1 if nodes is None else nodes, port, self._host)
                 write_atomically(path, msgspec.json.encode(shape))
                 return shape
         shape = read_json(path, Shape)
@@ -169,6 +178,7 @@ class Broker:
             for node, tool in tools:
                 if tool is not None:
                     node.end_format(tool)
+            write_atomically(self.folder / "version", kafka.version.encode())
             for node in idle:
                 node.launch(kafka)
         return [node.index for node in idle]

@@ -97,8 +97,13 @@ class Kafka(msgspec.Struct, frozen=True):
 def find_kafka() -> Kafka:
     """Java and Kafka's jars, downloaded where they are missing; raise ConfigError that says what to install."""
     java, home = find_java(), os.environ.get("KAFKA_HOME")
-    libs, version = _of_release(Path(home).expanduser()) if home else (_cached(), KAFKA)
+    libs, version = release(Path(home)) if home else (_cached(), KAFKA)
     return Kafka(java, java_name(java), libs, version)
+
+
+def is_here() -> bool:
+    """Whether Kafka can start without a download."""
+    return bool(os.environ.get("KAFKA_HOME")) or _is_whole(_cache())
 
 
 def find_java() -> str:
@@ -135,8 +140,9 @@ def _java_of_home() -> str | None:
     return shutil.which("java", path=str(Path(home) / "bin")) if home else None
 
 
-def _of_release(home: Path) -> tuple[Path, str]:
+def release(home: Path) -> tuple[Path, str]:
     """The jars and the version of an unpacked Kafka release."""
+    home = home.expanduser().absolute()
     jars = sorted((home / "libs").glob("kafka_2.13-[0-9]*.jar"))
     version = jars[0].stem.removeprefix("kafka_2.13-") if jars else None
     if version is None:
@@ -149,12 +155,20 @@ def _of_release(home: Path) -> tuple[Path, str]:
     return home / "libs", version
 
 
+def _cache() -> Path:
+    return cache_folder() / f"kafka-{KAFKA}"
+
+
 def _cached() -> Path:
-    folder = cache_folder() / f"kafka-{KAFKA}"
-    if not _is_whole(folder):
-        with locked(folder.with_name(f"{folder.name}.lock")):
-            if not _is_whole(folder):  # another process may have made it while this one waited
-                _make(folder)
+    folder = _cache()
+    try:
+        if not _is_whole(folder):
+            with locked(folder.with_name(f"{folder.name}.lock")):
+                if not _is_whole(folder):  # another process may have made it while this one waited
+                    _make(folder)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"Kafka cannot be kept in {folder}: {reason}; set XDG_CACHE_HOME") from error
     return folder / "libs"
 
 

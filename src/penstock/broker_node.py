@@ -75,8 +75,9 @@ class Node:
             tool.kill()
             said, _ = tool.communicate()
         if tool.returncode != 0:
-            last = said.strip().rpartition("\n")[2] or "it did not say why"
-            raise ConfigError(f"Kafka's storage tool refused {self.folder}: {last}")
+            told = [line for line in said.splitlines() if line and not line[0].isspace()]  # no stack traces
+            reason = told[-1] if told else "it did not say why"
+            raise ConfigError(f"Kafka's storage tool refused {self.folder}: {reason}")
 
     def launch(self, kafka: Kafka) -> None:
         """Start the process in a session of its own, so that it survives the terminal."""

@@ -22,6 +22,7 @@ OPTIONAL = {
     "play": (("pillow", "pygame-ce|pygame"), "penstock play, export", "pip install 'penstock[play]'"),
     "plot": (("matplotlib",), "penstock plot", "pip install 'penstock[plot]'"),
     "envpool": (("envpool",), "environment.native: faster stepping", "pip install 'penstock[envpool]'"),
+    "kafka": (("confluent-kafka",), "stream kafka://…", "pip install 'penstock[kafka]'"),
     "atari": (("ale-py",), "ALE/… environments", "pip install ale-py"),
     "mujoco": (("mujoco",), "Ant, HalfCheetah, Humanoid …", "pip install 'gymnasium[mujoco]'"),
     "tensorboard": (("tensorboard",), "the TensorBoard page", "pip install tensorboard"),
@@ -50,7 +51,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 def diagnose() -> Diagnosis:
     """Look at this machine. Imports none of the heavy packages and takes a fraction of a second."""
-    parts = (_home(), _core(), _accelerator(), *(_optional(name) for name in OPTIONAL))
+    parts = (_home(), _core(), _accelerator(), *(_optional(name) for name in OPTIONAL), _java(), _jars())
     return Diagnosis(all(part.ready or not part.required for part in parts), _facts(), parts)
 
 
@@ -136,6 +137,36 @@ def _optional(name: str) -> Part:
             return Part(name, False, purpose, fix)
         found.append(versions[0])
     return Part(name, True, ", ".join(found))
+
+
+def _java() -> Part:
+    from penstock.broker_jars import OLDEST_JAVA, find_java, java_name
+
+    try:
+        java = find_java()
+    except PenstockError:
+        purpose = f"penstock broker: Java {OLDEST_JAVA} or newer"
+        return Part("java", False, purpose, "apt-get install openjdk-17-jre-headless")
+    return Part("java", True, f"{java}, {java_name(java).partition(chr(10))[0]}")
+
+
+def _jars() -> Part:
+    """Kafka for the broker: here already, or Maven to download it."""
+    from penstock.broker_jars import KAFKA, cache_folder, is_here, release
+
+    if home := os.environ.get("KAFKA_HOME"):
+        try:
+            libs, version = release(Path(home))
+        except PenstockError as error:
+            return Part(
+                "broker", False, str(error), "set KAFKA_HOME to an unpacked Kafka 4 release, or unset it"
+            )
+        return Part("broker", True, f"Kafka {version} of KAFKA_HOME, {libs}")
+    if is_here():
+        return Part("broker", True, f"Kafka {KAFKA} in {cache_folder()}")
+    if maven := shutil.which("mvn"):
+        return Part("broker", True, f"{maven} downloads Kafka {KAFKA} at the first start")
+    return Part("broker", False, "penstock broker: Maven, or KAFKA_HOME", "apt-get install maven")
 
 
 def _version(package: str) -> str | None:
