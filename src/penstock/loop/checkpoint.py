@@ -74,12 +74,14 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class CheckpointStore:
-    """The checkpoints of one run."""
+    """The checkpoints of one run; with `reading`, of a run whose own learner may be writing some."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, reading: bool = False) -> None:
         self._folder, self._replay, self._keep = folder / "checkpoints", folder / "replay", keep
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._chunks: list[Chunk] = []
+        if reading:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
         for draft in self._folder.glob(".*"):  # what learners that were killed left behind
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -176,10 +178,11 @@ class CheckpointStore:
             raise Damaged(f"checkpoint {path} cannot be read: {error}") from error
 
     def _prune(self) -> None:
-        """Keep the newest and the best; drop replay chunks nobody refers to."""
+        """Keep the newest, the best and what a fork began with; drop replay chunks nobody refers to."""
         spared = {named(self._folder / "best"), named(self._folder / PINNED)}
         for version in self.versions()[self._keep :]:
-            if version not in spared:
+            # epoch 0 is a fork's beginning: its log goes on from there, and nothing else brings it back
+            if version not in spared and version.epoch > 0:
                 shutil.rmtree(self._folder / str(version), ignore_errors=True)
         if self._replay.is_dir():
             needed = {chunk.name for chunk in self._chunks}

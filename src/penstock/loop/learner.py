@@ -158,6 +158,11 @@ class LearnerLoop:
 
     def _start_fresh(self) -> bool:
         """Wait for the first actor to say what its environment looks like, then begin at step 0."""
+        if self._spec.origin is not None:  # it would go on, under the fork's name, as another run
+            raise ConfigError(
+                f"no checkpoint of {self._run} can be read, and a fork cannot begin anew; fork again: penstock "
+                f"fork {self._spec.origin.run} --at {self._spec.origin.version}"
+            )
         topic = topics.experiences(self._run)
         self._stream.protect(topic, dict.fromkeys(self._stream.end(topic), 0))  # until there is a checkpoint
         while not self._intake.hellos:

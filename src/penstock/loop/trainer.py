@@ -37,6 +37,8 @@ class Trainer:
         self.progress = Progress()
         self.overrides: dict[str, Any] = {}
         """Settings changed while running."""
+        self.foreign = False
+        """Whether the rollouts were made by other policies than this line's: none is taken for on-policy."""
         self._algorithm: type[Algorithm] = plugins.load("algorithms", spec.algorithm)
         self._kind: type[Settings] = plugins.load("settings", spec.algorithm)
 
@@ -128,9 +130,9 @@ class Trainer:
         return msgspec.convert(msgspec.to_builtins(head), Checkpoint)
 
     def _batch(self, rollouts: list[Rollout]) -> Batch:
-        step = self.version.step
+        step, least = self.version.step, int(self.foreign)
         counts = [rollout.facts.environments for rollout in rollouts]
-        lags = np.repeat([max(0, step - item.facts.version.step) for item in rollouts], counts)
+        lags = np.repeat([max(least, step - item.facts.version.step) for item in rollouts], counts)
         slots = np.repeat([rollout.facts.slot for rollout in rollouts], counts)
         environments = np.concatenate([np.arange(count) for count in counts])
         streams = np.stack([slots, environments], 1).astype(np.int32)

@@ -197,6 +197,19 @@ class StreamSpec(_Group, frozen=True, kw_only=True):
     """How Kafka is used, where it is."""
 
 
+class OriginSpec(_Group, frozen=True, kw_only=True):
+    """Another run, whose recorded updates this one learns before anything else."""
+
+    run: str
+    """Its id."""
+
+    version: str
+    """How far its line is followed: EPOCH.STEP."""
+
+    replay: bool = False
+    """Whether that is all: no actors, and no updates of its own."""
+
+
 class Spec(_Group, frozen=True, kw_only=True):
     """One training run."""
 
@@ -217,6 +230,8 @@ class Spec(_Group, frozen=True, kw_only=True):
     """Everything random follows from it."""
     tensorboard: bool = True
     """Write TensorBoard events into the run's folder."""
+    origin: OriginSpec | None = None
+    """Where a fork or a replay comes from; `penstock fork` and `penstock replay` fill it in."""
     prometheus: Annotated[int, Meta(ge=0, le=65535)] | None = None
     """A port on loopback where the keeper serves /metrics for Prometheus; 0 takes a free one."""
     format: Literal[1] = FORMAT
