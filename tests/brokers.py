@@ -18,6 +18,9 @@ QUICK = {
 }
 """Retention and compaction within a second or two instead of minutes."""
 
+MORTAL = ("setpriv", "--pdeathsig", "KILL")
+"""For `Broker(wrapper=)`: its nodes end with the thread that started them, also when tests are killed."""
+
 USER, PASSWORD = "penstock", "correct horse"
 
 
@@ -35,7 +38,7 @@ def shared_broker() -> Iterator[Broker]:
     """A single node with quick retention; ended and removed at the end, also when tests fail."""
     with (
         tempfile.TemporaryDirectory(prefix="penstock-broker-", ignore_cleanup_errors=True) as folder,
-        running(Broker(Path(folder) / "broker", settings=QUICK)) as broker,
+        running(Broker(Path(folder) / "broker", settings=QUICK, wrapper=MORTAL)) as broker,
     ):
         yield broker
 
@@ -67,7 +70,8 @@ def sasl_broker(folder: Path) -> Secured:
         "sasl.username": USER,
         "sasl.password": PASSWORD,
     }
-    return Secured(Broker(folder / "broker", settings=settings, client_options=options), options, None)
+    broker = Broker(folder / "broker", settings=settings, client_options=options, wrapper=MORTAL)
+    return Secured(broker, options, None)
 
 
 def tls_broker(folder: Path) -> Secured:
@@ -82,7 +86,8 @@ def tls_broker(folder: Path) -> Secured:
         "ssl.truststore.location": str(authority),
     }
     options = {"security.protocol": "SSL", "ssl.ca.location": str(authority)}
-    return Secured(Broker(folder / "broker", settings=settings, client_options=options), options, authority)
+    broker = Broker(folder / "broker", settings=settings, client_options=options, wrapper=MORTAL)
+    return Secured(broker, options, authority)
 
 
 def make_certificates(folder: Path) -> tuple[Path, Path]:

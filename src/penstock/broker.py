@@ -4,6 +4,7 @@ In: a folder, how many nodes. Out: processes that answer at `bootstrap`, and per
 `node-<n>/{server.properties, data/, log.txt, pid}`. Not for production: all copies lie on one machine.
 """
 
+import errno
 import random
 import shutil
 import signal
@@ -11,14 +12,14 @@ import socket
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock.broker_jars import Kafka, find_kafka, locked
-from penstock.broker_node import Node
+from penstock.broker_node import Node, small_settings
 from penstock.errors import ConfigError, Conflict, Unavailable
 from penstock.loop.files import read_json, write_atomically
 
@@ -55,13 +56,15 @@ class Broker:
         host: str = LOOPBACK,
         advertise: str | None = None,
         client_options: Mapping[str, Any] | None = None,
+        wrapper: Sequence[str] = (),
     ) -> None:
         """Open the cluster in `folder`, or make it with `nodes` (default 1) there; nothing is started.
 
         `port` is the first node's, the next ones follow it; default: free ones. `settings` are lines of
         server.properties that win over ours; {node}, {host}, {port} and {controller_port} in them are
         filled in. Nodes listen on `host` and tell clients `advertise` (default: the same).
-        `client_options` are librdkafka's, for listeners that want a password or TLS.
+        `client_options` are librdkafka's, for listeners that want a password or TLS. `wrapper` is a
+        command that runs each node, as `ip netns exec NAME` or `setpriv --pdeathsig KILL`.
         """
         self.folder = folder.absolute()
         self._settings = dict(settings or {})
@@ -73,7 +76,8 @@ class Broker:
             )
         self.shape = self._open(nodes, port)
         count = len(self.shape.ports)
-        self.nodes = {index: Node(index, self.folder / f"node-{index}") for index in range(1, count + 1)}
+        folders = {index: self.folder / f"node-{index}" for index in range(1, count + 1)}
+        self.nodes = {index: Node(index, path, wrapper) for index, path in folders.items()}
 
     @property
     def bootstrap(self) -> str:
@@ -192,7 +196,7 @@ class Broker:
                 time.sleep(0.05)
                 continue
             raise Conflict(
-                f"{self._host}:{port}, where node {index} of {self.folder} listens, is taken or not of this machine; "
+                f"{self._host}:{port}, where node {index} of {self.folder} listens, is taken; "
                 "end the program that has it, or delete this broker and start one on another port"
             )
 
@@ -251,37 +255,6 @@ class Broker:
         )
 
 
-def small_settings(nodes: int) -> dict[str, str]:
-    """Settings of a small cluster: few threads, small internal topics, nothing made by accident."""
-    replicas, in_sync = str(min(nodes, 3)), str(2 if nodes >= 3 else 1)
-    return {
-        "process.roles": "broker,controller",
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "auto.create.topics.enable": "false",
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "num.network.threads": "2",
-        "num.io.threads": "2",
-        "num.recovery.threads.per.data.dir": "1",
-        "background.threads": "2",
-        "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.num.partitions": "1",
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "share.coordinator.state.topic.min.isr": in_sync,
-        "log.cleaner.dedupe.buffer.size": str(16 << 20),
-        # a node that was killed may only come back when its session is over
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-    }
-
-
 def quick(kafka: Kafka) -> Kafka:
     """The same Kafka with its classes archived, which halves the time of a start.
 
@@ -336,9 +309,7 @@ def _free_ports(count: int, host: str, taken: Collection[int] = ()) -> tuple[int
             free.append(port)
             if len(free) == count:
                 return tuple(free)
-    raise ConfigError(
-        f"no port from {PORTS[0]} to {PORTS[-1]} can be listened on at {host}; is it of this machine?"
-    )
+    raise Conflict(f"all ports from {PORTS[0]} to {PORTS[-1]} are taken at {host}; end some programs")
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -348,8 +319,8 @@ def _is_free(host: str, port: int) -> bool:
         )  # as Kafka does: old connections may linger
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE  # an address of another network namespace is not taken
         return True
 
 

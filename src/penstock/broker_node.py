@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,8 +37,8 @@ logger.server.level=info
 class Node:
     """A Kafka process that is broker and controller: `server.properties`, `data/`, `log.txt`, `pid`."""
 
-    def __init__(self, index: int, folder: Path) -> None:
-        self.index, self.folder = index, folder
+    def __init__(self, index: int, folder: Path, wrapper: Sequence[str] = ()) -> None:
+        self.index, self.folder, self._wrapper = index, folder, wrapper
         self.log = folder / "log.txt"
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -88,7 +88,7 @@ class Node:
             self.log.replace(self.folder / "log.old.txt")
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
-                command, cwd=self.folder, env=_environment(), stdin=subprocess.DEVNULL,
+                [*self._wrapper, *command], cwd=self.folder, env=_environment(), stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         if (keeper := identify(self._child.pid)) is not None:  # else it has ended already
@@ -144,6 +144,37 @@ class Node:
 
     def _logging(self) -> tuple[str, ...]:
         return (f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",)
+
+
+def small_settings(nodes: int) -> dict[str, str]:
+    """Settings of a small cluster: few threads, small internal topics, nothing made by accident."""
+    replicas, in_sync = str(min(nodes, 3)), str(2 if nodes >= 3 else 1)
+    return {
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "num.network.threads": "2",
+        "num.io.threads": "2",
+        "num.recovery.threads.per.data.dir": "1",
+        "background.threads": "2",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "log.cleaner.dedupe.buffer.size": str(16 << 20),
+        # a node that was killed may only come back when its session is over
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
 
 
 def _environment() -> dict[str, str]:

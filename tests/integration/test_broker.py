@@ -214,8 +214,24 @@ class TestTheCluster:
         assert broker.pids() == {1: None}
 
     def test_an_address_of_another_machine_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"at 192\.0\.2\.1"):
-            Broker(tmp_path / "b", host="192.0.2.1")
+        broker = Broker(tmp_path / "b", host="192.0.2.1")
+        with pytest.raises(
+            Unavailable, match=r"node 1 has ended: .*Cannot assign requested address.*log\.txt"
+        ):
+            broker.start()
+        assert broker.pids() == {1: None}
+
+    def test_a_mortal_node_ends_with_the_process_that_started_it(self, tmp_path: Path) -> None:
+        """Else tests that are killed would leave it behind."""
+        program = (
+            "import sys, os, pathlib; from tests.brokers import MORTAL; from penstock.broker import Broker\n"
+            "broker = Broker(pathlib.Path(sys.argv[1]), wrapper=MORTAL); broker.start()\n"
+            "print(broker.pids()[1]); sys.stdout.flush(); os.kill(os.getpid(), 9)"
+        )
+        said = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / "b")], stdout=subprocess.PIPE, check=False
+        ).stdout
+        _until(lambda: not Path(f"/proc/{int(said)}").exists())
 
     @pytest.mark.parametrize("make", [sasl_broker, tls_broker])
     def test_a_guarded_listener_lets_in_only_who_may(self, tmp_path: Path, make: Any) -> None:
