@@ -26,7 +26,7 @@ from penstock.loop.files import read_json, write_atomically
 LOOPBACK = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Below the ports that the kernel gives to clients: one of those could sit on ours while a node is down."""
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 STOP_SECONDS = 15.0
 PORT_SECONDS = 2.0
 MOST_NODES = 9
