@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.errors import (
     ConfigError,
@@ -23,6 +24,10 @@ from penstock.errors import (
     Unreachable,
 )
 from penstock.executors.base import Exit
+
+if TYPE_CHECKING:
+    from penstock.loop.registry import RunRecord
+    from penstock.stream.base import Stream
 
 PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 90
@@ -72,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def actor(home: Path, run: str, arguments: list[str]) -> int:
     """Fill one slot: `actor RUN SLOT`; without a slot, join as a guest in one of its own: `actor RUN`."""
+    from penstock.logs import Log
     from penstock.loop.actor import Actor, Stopped
     from penstock.loop.beat import Beat
     from penstock.loop.registry import guest_slot
@@ -81,35 +87,66 @@ def actor(home: Path, run: str, arguments: list[str]) -> int:
     stream, record = join(home, run)
     guest = not arguments
     slot = guest_slot(stream, run) if guest else int(arguments[0])
-    beat = Beat(home / "runs" / run / "beats" / str(slot))
+    beat = Beat(folder_of(home, run) / "beats" / str(slot))
+    log = Log(process=f"actor-{slot}", run=run)
+    log.info("actor_started", slot=slot, guest=guest)
     try:
         Actor(record, slot, stream, beat, stopping, guest).run()
     except Stopped:
         return Exit.DRAINED
     finally:
+        log.info("actor_ends", slot=slot)
         stream.close()
     return Exit.DRAINED if stopping() else Exit.FINISHED
 
 
 def learner(home: Path, run: str, arguments: list[str]) -> int:
-    """Learn a run: `learner RUN [--takeover]`."""
+    """Learn a run: `learner RUN [--takeover]`; a fork or a replay learns from its origin's log first."""
     from penstock.algorithms.runtime import prepare
     from penstock.wiring import join
 
     stopping = Stopping()
-    lock = None if "--takeover" in arguments else only_one(home / "runs" / run / "learner.lock", run)
+    lock = None if "--takeover" in arguments else only_one(folder_of(home, run) / "learner.lock", run)
     stream, record = join(home, run)
     prepare(home / "cache" / "jax", record.spec.learner.threads)
     from penstock.loop.learner import LearnerLoop
     from penstock.loop.runs import link_store
 
-    folder = link_store(home / "runs" / run, record.spec.checkpoint.store, run)
+    folder = link_store(folder_of(home, run), record.spec.checkpoint.store, run)
     try:
+        if record.spec.origin is not None:
+            code = descend(home, record, folder, stream, stopping)
+            if code is not None or "--only-first" in arguments:
+                return Exit.DRAINED if code is None else code
         reason = LearnerLoop(record, folder, stream, stopping).run()
     finally:
         stream.close()
         del lock
     return Exit.DRAINED if reason is None else Exit.FINISHED
+
+
+def descend(
+    home: Path, record: "RunRecord", folder: Path, stream: "Stream", stopping: Callable[[], bool]
+) -> int | None:
+    """Make a fork's first checkpoint, or a whole replay; how it ended, or None where a learner goes on."""
+    from penstock.loop.fork import make_fork
+    from penstock.loop.origin import Descendant, Origin
+    from penstock.loop.replay import Replay
+    from penstock.loop.runs import RunFolder
+    from penstock.wiring import open_stream
+
+    assert record.spec.origin is not None
+    if not record.spec.origin.replay and any((folder / "checkpoints").glob("[0-9]*")):
+        return None  # a fork that has begun needs its origin no more
+    origin = RunFolder.open(home, record.spec.origin.run)
+    source = open_stream(home, origin.spec().stream)
+    try:
+        child = Descendant(record, folder, stream, Origin(origin, source), stopping)
+        if not record.spec.origin.replay:
+            return None if make_fork(child) else Exit.DRAINED
+        return Exit.DRAINED if Replay(child).run() is None else Exit.FINISHED
+    finally:
+        source.close()
 
 
 def evaluate(home: Path, run: str, arguments: list[str]) -> int:
@@ -120,6 +157,12 @@ def evaluate(home: Path, run: str, arguments: list[str]) -> int:
 
     evaluate_checkpoint(RunFolder.open(home, run), Version.parse(arguments[0]), int(arguments[1]))
     return Exit.FINISHED
+
+
+def folder_of(home: Path, run: str) -> Path:
+    """Where this process keeps its few files: the run's folder, or a place apart for a run of another host."""
+    own = home / "runs" / run
+    return own if own.is_dir() else home / "guests" / run
 
 
 def home() -> Path:

@@ -13,15 +13,16 @@ from penstock.model import topics
 from penstock.model.codec import Frame, Schema
 from penstock.model.history import Claim, Entry, Update, decode_entry, lineage
 from penstock.model.rollout import Rollout
+from penstock.model.spec import StreamSpec
 from penstock.stream.records import RecordReader
 from penstock.wiring import open_stream
 
 Place = tuple[int, int]
 
 
-def check_run(home: Path, run: str) -> dict[str, Any]:
+def check_run(home: Path, run: str, url: str = "embedded") -> dict[str, Any]:
     """Read a run's log and judge it; returns what was counted."""
-    stream = open_stream(home)
+    stream = open_stream(home, StreamSpec(url=url))
     entries = [entry for _, entry in _all(RecordReader(stream, topics.history(run), decode_entry))]
     reader = RecordReader(stream, topics.experiences(run), _rollout)
     places = [value for _, value in _all(reader) if value is not None]

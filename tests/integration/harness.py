@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from tests.hosts import Host
 
 QUICK = (
     "--set", "network.hidden=[16]", "--set", "actors.environments=2", "--set", "actors.rollout=32",
@@ -38,8 +41,9 @@ def penstock(
     return done
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "penstock", *arguments]
+def command(*arguments: str, host: Host | None = None) -> list[str]:
+    words = [sys.executable, "-m", "penstock", *arguments]
+    return words if host is None else host.command(words)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -53,11 +57,12 @@ class Training:
     home: Path
     arguments: tuple[str, ...]
     name: str
+    host: Host | None = None
     process: "subprocess.Popen[str]" = field(init=False)
 
     def __post_init__(self) -> None:
         self.process = subprocess.Popen(
-            command(*self.arguments, "--json"), env=environment(self.home), stdout=subprocess.PIPE,
+            command(*self.arguments, "--json", host=self.host), env=environment(self.home), stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -102,6 +107,9 @@ class Training:
                 )
             time.sleep(0.02)
 
+    def wait_until_running(self) -> None:
+        self.wait_until(lambda: self.status().get("state") == "running", what="a running state")
+
     def wait_for_updates(self, count: int, seconds: float = 60.0) -> None:
         self.wait_until(lambda: self.updates() >= count, seconds, f"update {count}")
 
@@ -132,9 +140,25 @@ class Training:
         return dict(json.loads(out.splitlines()[-1]))
 
 
-def train(home: Path, name: str, *arguments: str, source: str = "CartPole-v1") -> Training:
-    return Training(home, ("train", source, "--name", name, *arguments), name)
+def train(
+    home: Path, name: str, *arguments: str, source: str = "CartPole-v1", host: Host | None = None
+) -> Training:
+    return Training(home, ("train", source, "--name", name, *arguments), name, host)
 
 
-def resume(home: Path, name: str, *arguments: str) -> Training:
-    return Training(home, ("resume", name, *arguments), name)
+def resume(home: Path, name: str, *arguments: str, host: Host | None = None) -> Training:
+    return Training(home, ("resume", name, *arguments), name, host)
+
+
+@contextlib.contextmanager
+def role(home: Path, *arguments: str, host: Host | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """A process of a run, as `penstock actor` or `penstock learner` starts it; ended at the end."""
+    process = subprocess.Popen(
+        command(*arguments, host=host), env=environment(home), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
