@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from penstock import __version__, steer
+from penstock import __version__, steer, travel
 from penstock.broker_cli import broker
 from penstock.errors import ConfigError, PenstockError
 from penstock.steer import Json, Set, assignments
@@ -34,6 +34,8 @@ app.command(steer.stop, sort_key=3)
 app.command(steer.scale, sort_key=4)
 app.command(steer.set_, name="set", sort_key=5)
 app.command(steer.checkpoint, sort_key=6)
+app.command(travel.fork, sort_key=7)
+app.command(travel.replay, sort_key=8)
 app.command(steer.actor, sort_key=50)
 app.command(steer.learner, sort_key=51)
 app.command(broker)

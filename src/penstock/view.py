@@ -75,6 +75,7 @@ def page(known: dict[str, Any], now: float) -> str:
         "state": f"{known['state']}{reason}",
         "environment": known["environment"],
         "algorithm": f"{known['algorithm']}, seed {known['seed']}, {known['actors']} actors",
+        **_origin(known["spec"]["origin"]),
         "created": f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(known['created_at']))}"
         f" ({age(now - known['created_at'])} ago)",
         "progress": f"{known['steps']:,} steps, {known['episodes']:,} episodes, {known['updates']:,} updates"
@@ -90,6 +91,12 @@ def page(known: dict[str, Any], now: float) -> str:
     lines = [f"{name:<12} {value}" for name, value in rows.items()]
     lines += ["", *(event_line(event) for event in known["events"][-8:])] if known["events"] else []
     return "\n".join(lines)
+
+
+def _origin(origin: dict[str, Any] | None) -> dict[str, str]:
+    if origin is None:
+        return {}
+    return {"origin": f"{origin['run']} {'up to' if origin['replay'] else 'at'} {origin['version']}"}
 
 
 def _evaluated(evaluation: dict[str, Any] | None) -> str:
