@@ -6,6 +6,7 @@ log holds and what the history says was used. `test_checker.py` proves it with p
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,29 @@ from penstock.wiring import open_stream
 Place = tuple[int, int]
 
 
-def check_run(home: Path, run: str, url: str = "embedded") -> dict[str, Any]:
+def check_run(
+    home: Path, run: str, url: str = "embedded", acknowledged: Iterable[Place] = ()
+) -> dict[str, Any]:
     """Read a run's log and judge it; returns what was counted."""
     stream = open_stream(home, StreamSpec(url=url))
     entries = [entry for _, entry in _all(RecordReader(stream, topics.history(run), decode_entry))]
     reader = RecordReader(stream, topics.experiences(run), _rollout)
     places = [value for _, value in _all(reader) if value is not None]
-    facts = judge(entries, places)
+    facts = judge(entries, places, acknowledged)
     assert reader.dead_letters == 0, f"{reader.dead_letters} records of {run} are damaged"
     stream.close()
     return facts
 
 
-def judge(entries: Iterable[Entry], written: Iterable[Place]) -> dict[str, Any]:
-    """The promises about history and log; raise AssertionError where one is broken."""
-    entries, rounds = list(entries), Counter(written)
+def judge(
+    entries: Iterable[Entry], written: Iterable[Place], acknowledged: Iterable[Place] = ()
+) -> dict[str, Any]:
+    """The promises about history, log and acknowledgements; raise AssertionError where one is broken."""
+    entries, rounds, promised = list(entries), Counter(written), Counter(acknowledged)
+    gone = [place for place in promised if place not in rounds]
+    assert not gone, f"rollouts acknowledged and not in the log: {gone[:3]}"
+    again = [place for place, count in promised.items() if count > 1]
+    assert not again, f"rollouts made and acknowledged twice: {again[:3]}"
     check_versions(entries)
     line = lineage(entries).updates
     used = [(item.slot, item.round) for update in line for item in update.used]
@@ -45,13 +54,19 @@ def judge(entries: Iterable[Entry], written: Iterable[Place]) -> dict[str, Any]:
     dropped = {
         (item.slot, item.round) for update in line for item in update.dropped if item.reason != "duplicate"
     }
+    unknown = [place for place in used if place not in rounds]
+    assert not unknown, f"rollouts learned from that are not in the log: {unknown[:3]}"
     lost = [place for place in rounds if place not in set(used) | dropped and place[1] < len(steps)]
     assert not lost, f"rollouts neither learned from nor dropped: {lost[:3]}"
+    joined = {(slot, first) for update in line for slot, first in update.roster.items()}
     for slot in {slot for slot, _ in rounds}:
         mine = sorted(round for other, round in rounds if other == slot)
-        assert mine == list(range(mine[0], mine[-1] + 1)), f"slot {slot} has a gap in its rounds"
+        for before, after in pairwise(mine):
+            back = any(other == slot and before < first <= after for other, first in joined)
+            assert after == before + 1 or back, f"slot {slot} has a gap in its rounds behind {before}"
     return {
         "updates": len(line),
+        "acknowledged": len(promised),
         "rollouts": len(rounds),
         "used": len(used),
         "duplicates": sum(rounds.values()) - len(rounds),

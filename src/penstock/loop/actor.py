@@ -17,6 +17,7 @@ from penstock.envs.base import Group
 from penstock.envs.make import make_group
 from penstock.logs import Log
 from penstock.loop.beat import Beat, Phase
+from penstock.loop.journal import open_journal
 from penstock.loop.policies import Subscriber
 from penstock.loop.registry import RunRecord
 from penstock.model import topics
@@ -50,6 +51,7 @@ class Actor:
         self._reports = stream.writer(topics.METRICS_ACTORS)
         self._policies = Subscriber(stream, record.run)
         self._seconds = dict.fromkeys(("environment", "policy", "stream", "waiting"), 0.0)
+        self._journal = open_journal()
         self._loaded: Acting | None = None
         self._said_at = 0.0
         self._reported_at, self._made = time.monotonic(), 0
@@ -149,6 +151,7 @@ class Actor:
             block.environments, starts, tuple(block.episodes), dict(seconds), time.time(),
         )  # fmt: skip
         self._experiences.write(str(self._slot), Rollout(facts, block.columns()).encode())
+        self._journal(self._slot, round)
         for name in seconds:
             seconds[name] = 0.0
         seconds["stream"] += clock() - written
