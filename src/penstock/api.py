@@ -20,10 +20,12 @@ from pathlib import Path
 from random import SystemRandom
 from typing import IO, Any
 
+import msgspec
+
 from penstock import config
 from penstock.control import verbs
 from penstock.envs.load import environment_id, importing_environment
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, Damaged, PenstockError
 from penstock.loop.checkpoint import load_policy
 from penstock.loop.metrics import read_metrics
 from penstock.loop.runs import RunFolder, statuses
@@ -153,6 +155,44 @@ class Run:
         self._keeper = _launch(self._folder.home, ["resume", self.id, *flags])
         _await_start(self._keeper, self._folder)
         return self.wait(progress) if wait else self
+
+    def fork(
+        self, at: str | int = "newest", *, algorithm: str | None = None,
+        settings: Mapping[str, Any] | None = None, wait: bool = True, progress: bool = True,
+    ) -> "Run":  # fmt: skip
+        """A new run that begins where this one stood at a version: EPOCH.STEP, a step, `best` or `newest`.
+
+        `settings` hold from there on. With another algorithm fresh weights learn the log up to it first.
+        """
+        return self._descend(["fork", self.id, "--at", str(at)], algorithm, settings, wait, progress)
+
+    def replay(
+        self, until: str | int = "newest", *, algorithm: str | None = None,
+        settings: Mapping[str, Any] | None = None, wait: bool = True, progress: bool = True,
+    ) -> "Run":  # fmt: skip
+        """A new run that learns this one's log, without environments.
+
+        With the same algorithm and settings it ends with the same weights, or raises.
+        """
+        return self._descend(["replay", self.id, "--until", str(until)], algorithm, settings, wait, progress)
+
+    def _descend(
+        self, arguments: list[str], algorithm: str | None, settings: Mapping[str, Any] | None, wait: bool,
+        progress: bool,
+    ) -> "Run":  # fmt: skip
+        changes = dict(settings or {}) | ({} if algorithm is None else {"algorithm": algorithm})
+        words = [f"{path}={msgspec.json.encode(value).decode()}" for path, value in changes.items()]
+        home, name = self._folder.home, run_id(self.spec.environment.id, SystemRandom())
+        flags = ["--name", name, *(flag for word in words for flag in ("--set", word))]
+        keeper, folder = _launch(home, [*arguments, *flags]), RunFolder(home, name)
+        _await_start(keeper, folder)
+        run = Run(folder, keeper)
+        try:
+            return run.wait(progress) if wait else run
+        except Damaged:
+            if not folder.path.exists():  # what cannot be had leaves nothing behind
+                raise ConfigError(keeper.last_words()) from None
+            raise
 
     def _lives(self) -> bool:
         if self._keeper is not None:
