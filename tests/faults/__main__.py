@@ -1,64 +1,119 @@
-"""`make faults`: the kill campaigns at length, and a report for `docs/faults.md`."""
+"""`make faults`: the kill and outage campaigns at length, and a report for `docs/faults.md`."""
 
 import argparse
 import platform
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tests.brokers import shared_broker
 from tests.faults.campaign import CAMPAIGNS, Outcome
+from tests.faults.outages import Outage, broker_killed, link_cut, one_of_three
+from tests.faults.poison import poisoned
 
 REPORT = Path(__file__).parents[2] / "docs" / "faults.md"
+OUTAGES: dict[str, Callable[[Path, int, int], Outage]] = {
+    "broker": broker_killed,
+    "three": one_of_three,
+    "links": link_cut,
+}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make faults ARGS=…", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each campaign")
-    parser.add_argument("--kills", type=int, default=20, help="kills in each run")
-    parser.add_argument("--only", choices=sorted(CAMPAIGNS), help="one campaign")
-    options = parser.parse_args()
-    outcomes, broken = [], []
-    for name, campaign in CAMPAIGNS.items():
-        if options.only not in (None, name):
+    options = _options()
+    sections, broken = [], []
+    for name, campaign in (CAMPAIGNS | OUTAGES | {"poison": _poison}).items():
+        if options.only and name not in options.only:
             continue
-        for seed in range(1, options.seeds + 1):
-            with tempfile.TemporaryDirectory(prefix="penstock-faults-") as home:
+        seeds = range(1, (options.seeds if name in CAMPAIGNS else options.outage_seeds) + 1)
+        strikes = options.kills if name in CAMPAIGNS else options.outages
+        for seed in seeds:
+            with tempfile.TemporaryDirectory(prefix="penstock-faults-", ignore_cleanup_errors=True) as home:
                 try:
-                    outcomes.append(campaign(Path(home), seed, options.kills))
-                    print(row(outcomes[-1]), flush=True)
+                    sections.append((name, campaign(Path(home), seed, strikes)))
+                    print(row(sections[-1][1]), flush=True)
                 except AssertionError as error:
                     broken.append(f"{name}, seed {seed}: {error}")
                     print(f"BROKEN {broken[-1]}", flush=True)
-    REPORT.write_text(report(outcomes, broken))
-    print(f"wrote {REPORT}")
+    if not options.only:
+        REPORT.write_text(report([outcome for _, outcome in sections], broken))
+        print(f"wrote {REPORT}")
     return 1 if broken else 0
 
 
-def report(outcomes: list[Outcome], broken: list[str]) -> str:
-    kills = sum(sum(outcome.kills.values()) for outcome in outcomes)
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make faults ARGS=…", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each kill campaign")
+    parser.add_argument("--kills", type=int, default=20, help="kills in each of them")
+    parser.add_argument("--outage-seeds", type=int, default=1, help="runs of each outage campaign")
+    parser.add_argument("--outages", type=int, default=10, help="outages in each of them")
+    names = sorted(CAMPAIGNS | OUTAGES | {"poison": _poison})
+    parser.add_argument("--only", choices=names, action="append", help="these campaigns, without a report")
+    return parser.parse_args()
+
+
+def _poison(home: Path, seed: int, _: int) -> Outcome:
+    """1,000 bad records among 100,000 good ones."""
+    began = time.monotonic()
+    with shared_broker() as broker:
+        facts = poisoned(home, broker, good=100_000, bad=1_000, updates=2_000, seed=seed)
+    return Outcome(f"poison, seed {seed}", {"bad records": 1_000}, facts, time.monotonic() - began)
+
+
+def report(outcomes: Iterable[Outcome | Outage], broken: list[str]) -> str:
+    found = list(outcomes)
+    kills = [outcome for outcome in found if isinstance(outcome, Outcome)]
+    outages = [outcome for outcome in found if isinstance(outcome, Outage)]
     lines = [
-        "# Kill campaigns",
+        "# Faults",
         "",
-        f"Written by `make faults` on {time.strftime('%Y-%m-%d')}, Python {platform.python_version()}:",
-        f"{len(outcomes)} runs, {kills} times `kill -9` (learner, an actor, the keeper, or all at once), "
-        f"{len(broken)} broken promises.",
+        f"Written by `make faults` on {time.strftime('%Y-%m-%d')}, Python {platform.python_version()}: "
+        f"{len(found)} campaigns, {len(broken)} broken promises.",
         "",
-        "*Synchronous* runs must end with the same weights hash as a run that was left alone. *Overlapped* runs",
-        "must account for every rollout in the log once. The judge is `tests/faults/checker.py`; planted bugs",
-        "prove that it catches what it should (`tests/faults/test_checker.py`).",
+        "The judge is `tests/faults/checker.py`: it compares what actors were acknowledged (a journal beside the",
+        "log), what the log holds and what the history says was used. Planted bugs prove that it catches what it",
+        "should (`tests/faults/test_checker.py`).",
         "",
-        "| campaign | kills | updates | rollouts | used | duplicates | epochs | seconds | weights |",
+        "## Processes killed",
+        "",
+        "`kill -9` of the learner, an actor, the keeper, or all at once. *Synchronous* runs must end with the same",
+        "weights hash as a run that was left alone; *overlapped* runs must account for every rollout once. *Poison*:",
+        "corrupt and foreign records in the log; each must become a dead letter with a reason, and end nobody.",
+        "",
+        "| campaign | strikes | updates | rollouts | used | duplicates | epochs | seconds | weights |",
         "|---|---|---|---|---|---|---|---|---|",
-        *[row(outcome) for outcome in outcomes],
+        *[row(outcome) for outcome in kills],
+        "",
+        "## Brokers killed, links cut",
+        "",
+        "Real Kafka, real network namespaces. *To go on*: from the moment the broker answers again, or the link is",
+        "mended, to the second update after it. Every acknowledged rollout is in the log and accounted for once.",
+        "",
+        "| campaign | strikes | to go on, median (max) | longest pause | acknowledged | in the log | used "
+        "| restarts | memory, settled → greatest |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *[row(outcome) for outcome in outages],
         "",
         *[f"- **broken**: {line}" for line in broken],
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def row(outcome: Outcome) -> str:
+def row(outcome: Outcome | Outage) -> str:
     facts = outcome.facts
+    if isinstance(outcome, Outage):
+        times = sorted(outcome.recoveries)
+        back = f"{times[len(times) // 2]:.1f} s ({times[-1]:.1f} s)" if times else "–"
+        memory = ", ".join(
+            f"{name.split(' ', 1)[1].split(' ')[0]} {settled:.0f} → {greatest:.0f} MB"
+            for name, (settled, greatest) in outcome.memory.items()
+        )
+        return (
+            f"| {outcome.name} | {outcome.strikes} | {back} | {outcome.longest_pause:.1f} s "
+            f"| {facts['acknowledged']} | {facts['rollouts']} | {facts['used']} | {facts['restarts']} | {memory} |"
+        )
     kills = ", ".join(f"{count} {name}" for name, count in sorted(outcome.kills.items()))
     weights = "equal" if facts.get("equal") else "–"
     return (

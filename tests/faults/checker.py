@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.model import topics
-from penstock.model.codec import Frame, Schema
+from penstock.model.codec import Frame, Schema, decode
 from penstock.model.history import Claim, Entry, Update, decode_entry, lineage
-from penstock.model.rollout import Rollout
+from penstock.model.rollout import Hello, Rollout
 from penstock.model.spec import StreamSpec
 from penstock.stream.records import RecordReader
 from penstock.wiring import open_stream
@@ -22,7 +22,11 @@ Place = tuple[int, int]
 
 
 def check_run(
-    home: Path, run: str, url: str = "embedded", acknowledged: Iterable[Place] = ()
+    home: Path,
+    run: str,
+    url: str = "embedded",
+    acknowledged: Iterable[Place] = (),
+    dead_letters: int = 0,
 ) -> dict[str, Any]:
     """Read a run's log and judge it; returns what was counted."""
     stream = open_stream(home, StreamSpec(url=url))
@@ -30,7 +34,8 @@ def check_run(
     reader = RecordReader(stream, topics.experiences(run), _rollout)
     places = [value for _, value in _all(reader) if value is not None]
     facts = judge(entries, places, acknowledged)
-    assert reader.dead_letters == 0, f"{reader.dead_letters} records of {run} are damaged"
+    damaged = reader.dead_letters
+    assert damaged == dead_letters, f"{damaged} records of {run} are damaged, {dead_letters} were expected"
     stream.close()
     return facts
 
@@ -94,6 +99,7 @@ def _all(reader: Any) -> list[Any]:
 
 def _rollout(frame: Frame) -> Place | None:
     if frame.schema is Schema.HELLO:
+        decode(frame, Hello)
         return None
     facts = Rollout.decode(frame).facts
     return facts.slot, facts.round

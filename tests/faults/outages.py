@@ -5,6 +5,7 @@ is an AssertionError.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -89,6 +90,7 @@ def broker_killed(home: Path, seed: int, kills: int, away_seconds: float = 20.0)
             broker.start_node(1)
             broker.wait_ready()
             outage.recoveries.append(_seconds_to_go_on(run))
+        _train_on(run, chance)
     _judge_recoveries(outage)
     return outage
 
@@ -107,6 +109,7 @@ def one_of_three(home: Path, seed: int, kills: int, away_seconds: float = 10.0) 
             broker.start_node(kill % 3 + 1)
             broker.wait_ready()
             time.sleep(away_seconds)  # until its copies have caught up
+        _train_on(run, chance)
     assert outage.longest_pause <= BACK_WITHIN_SECONDS, f"training paused for {outage.longest_pause:.1f} s"
     return outage
 
@@ -144,6 +147,7 @@ def link_cut(home: Path, seed: int, cuts: int, cut_seconds: float = 30.0) -> Out
                 pause = longest_pause(run, before)
                 assert pause <= BACK_WITHIN_SECONDS, f"one of two links cut paused training for {pause:.1f} s"
             time.sleep(5.0)
+        _train_on(run, chance)
     _judge_recoveries(outage)
     return outage
 
@@ -163,7 +167,6 @@ def _trained(
                 run.wait_for_updates(20, 120)
             memory.start()
             yield run
-            _train_on(run, random.Random(0))
             outage.longest_pause = longest_pause(run)
             restarts = run.status().get("restarts", 0)
             run.process.terminate()
@@ -200,4 +203,4 @@ def longest_pause(run: Training, since: float = 0.0) -> float:
     rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     times = [row["time"] for row in rows if row["time"] >= since]
     times.append(time.time())
-    return max((after - before for before, after in zip(times, times[1:], strict=False)), default=0.0)
+    return max((after - before for before, after in itertools.pairwise(times)), default=0.0)

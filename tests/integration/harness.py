@@ -161,4 +161,6 @@ def role(home: Path, *arguments: str, host: Host | None = None) -> Iterator["sub
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
