@@ -1,5 +1,6 @@
 """What tests of every kind may ask for."""
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -13,3 +14,12 @@ def broker() -> Iterator[Broker]:
     """A real Kafka, started when the first test asks for it; without Java it fails and says what to install."""
     with shared_broker() as running:
         yield running
+
+
+@pytest.fixture(scope="module", params=["embedded", "kafka"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Both streams, one after the other: what holds on one must hold on the other."""
+    if request.param == "embedded":
+        return "embedded"
+    broker: Broker = request.getfixturevalue("broker")
+    return f"kafka://{broker.bootstrap}/{request.module.__name__.rpartition('.')[2]}-{uuid.uuid4().hex[:6]}"

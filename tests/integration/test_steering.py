@@ -14,10 +14,12 @@ import pytest
 
 import penstock as penstock_api
 from penstock.errors import ConfigError
+from penstock.loop.past import read_history
 from penstock.model import topics
 from penstock.model.codec import Schema
-from penstock.model.history import Entry, decode_entry, lineage
+from penstock.model.history import lineage
 from penstock.model.rollout import Rollout
+from penstock.model.spec import StreamSpec
 from penstock.model.version import Version
 from penstock.stream.records import RecordReader
 from penstock.wiring import open_stream
@@ -31,8 +33,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-def test_actors_are_added_and_removed_while_the_run_goes_on(home: Path):
-    with train(home, "scaled", *ENDLESS) as run:
+def test_actors_are_added_and_removed_while_the_run_goes_on(home: Path, url: str):
+    with train(home, "scaled", *ENDLESS, "--stream", url) as run:
         run.wait_for_updates(10)
         penstock(home, "scale", "scaled", "--actors", "4")
         run.wait_until(lambda: len(run.workers("actor")) == 4, what="four actors")
@@ -78,8 +80,8 @@ def test_stop_from_another_terminal_saves_and_resume_goes_on(home: Path):
         assert result["version"].startswith("2.")
 
 
-def test_hyperparameters_change_while_the_run_goes_on(home: Path):
-    with train(home, "tuned", *ENDLESS) as run:
+def test_hyperparameters_change_while_the_run_goes_on(home: Path, url: str):
+    with train(home, "tuned", *ENDLESS, "--stream", url) as run:
         run.wait_for_updates(5)
         penstock(home, "set", "tuned", "learning_rate=1e-5", "ppo.entropy=0.02")
         run.wait_until(
@@ -153,9 +155,9 @@ def test_a_second_keeper_or_learner_is_refused_with_a_sentence(home: Path):
         assert "has a learner already" in second.stderr
 
 
-def test_a_learner_stopped_replaced_and_continued_changes_nothing(home: Path):
+def test_a_learner_stopped_replaced_and_continued_changes_nothing(home: Path, url: str):
     """SIGSTOP, another learner takes over, SIGCONT: the old one notices and ends."""
-    with train(home, "zombie", *ENDLESS, "--set", "pace.lead=0") as run:
+    with train(home, "zombie", *ENDLESS, "--set", "pace.lead=0", "--stream", url) as run:
         run.wait_for_updates(20)
         (old,) = run.workers("learner")
         old.suspend()
@@ -169,8 +171,8 @@ def test_a_learner_stopped_replaced_and_continued_changes_nothing(home: Path):
             new.send_signal(signal.SIGTERM)
             new.wait(30)
             assert run.result()["reason"] == "the learner that had taken over was stopped"
-    assert loaded_by_actors(home, "zombie").epoch == 2
-    check_history(home, "zombie")
+    assert loaded_by_actors(home, "zombie", url).epoch == 2
+    check_history(home, "zombie", url)
 
 
 def test_an_actor_that_somebody_ends_is_started_again(home: Path):
@@ -212,12 +214,12 @@ def test_a_mistake_in_python_is_the_same_sentence(home: Path, monkeypatch: pytes
         penstock_api.train("CartPol-v1", progress=False)
 
 
-def loaded_by_actors(home: Path, run: str) -> Version:
+def loaded_by_actors(home: Path, run: str, url: str) -> Version:
     """The version in the newest rollout; on the way there no slot ever went back."""
-    stream = open_stream(home)
+    stream = open_stream(home, StreamSpec(url=url))
     reader = RecordReader(stream, topics.experiences(run), lambda frame: frame)
     last: dict[int, Version] = {}
-    while found := reader.read(1000, 0):
+    for found in reader.drain():
         for _, frame in found:
             if frame.schema is Schema.ROLLOUT:
                 facts = Rollout.decode(frame).facts
@@ -229,14 +231,10 @@ def loaded_by_actors(home: Path, run: str) -> Version:
     return max(last.values())
 
 
-def check_history(home: Path, run: str) -> None:
+def check_history(home: Path, run: str, url: str) -> None:
     """In the history of the newest version every rollout occurs at most once."""
-    stream = open_stream(home)
-    reader = RecordReader(stream, topics.history(run), decode_entry)
-    entries: list[Entry] = []
-    while found := reader.read(1000, 0):
-        entries.extend(entry for _, entry in found)
-    line = lineage(entries)
+    stream = open_stream(home, StreamSpec(url=url))
+    line = lineage(read_history(stream, run))
     stream.close()
     used = [(item.slot, item.round) for update in line.updates for item in update.used]
     assert len(used) == len(set(used))
