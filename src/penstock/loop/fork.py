@@ -91,9 +91,11 @@ def _landed(child: Descendant, trainer: Trainer, exact: bool) -> Policy:
 
 def _write(child: Descendant, trainer: Trainer, policy: Policy) -> None:
     """The first checkpoint: what the origin knew, an empty log, and the settings of the fork."""
-    trainer.overrides = {}  # the fork's spec says them
+    settings, trainer.overrides = trainer.settings(), {}  # the fork's own spec says what was changed
     head = trainer.head(policy.facts.roster)
-    _check_settings(child, trainer, policy, head)
+    probe = Trainer(child.run, child.spec)
+    if probe.settings() != settings:
+        _check_settings(child, trainer, policy, head, probe)
     topic = topics.experiences(child.run)
     # until there is a second checkpoint
     child.stream.protect(topic, dict.fromkeys(child.stream.end(topic), 0))
@@ -107,9 +109,10 @@ def _write(child: Descendant, trainer: Trainer, policy: Policy) -> None:
     child.conclude(trainer, policy, path, f"forked from {child.origin.run} at {child.until}")
 
 
-def _check_settings(child: Descendant, trainer: Trainer, policy: Policy, head: Checkpoint) -> None:
+def _check_settings(
+    child: Descendant, trainer: Trainer, policy: Policy, head: Checkpoint, probe: Trainer
+) -> None:
     """Refuse settings that the state cannot go on with."""
-    probe = Trainer(child.run, child.spec)
     probe.begin(trainer.description.spaces)
     reason = "they change the network"
     if probe.description == trainer.description:

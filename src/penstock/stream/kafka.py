@@ -20,16 +20,17 @@ from penstock.model.spec import KAFKA_URL, KafkaSpec
 from penstock.stream import kafka_options, kafka_questions, recovery
 from penstock.stream.base import Flow, Position, Record, TopicInfo, TopicPolicy
 from penstock.stream.kafka_claims import Claims
-from penstock.stream.kafka_clients import END, Clients, Handle, edge
+from penstock.stream.kafka_clients import Clients, Handle
+from penstock.stream.kafka_outlet import Outlet
 from penstock.stream.kafka_reader import Cursor, KafkaReader
+from penstock.stream.kafka_records import OF_A_RUN, partition_of
 from penstock.stream.kafka_topics import Topics, foreign
-from penstock.stream.kafka_writer import KafkaWriter, Outlet, Partitions, partition_of
+from penstock.stream.kafka_writer import KafkaWriter, Partitions
 from penstock.stream.recovery import OnEvent
 
 CLAIMS = "claims"
 QUESTION_SECONDS = 60.0
 """How long a question about the log waits for brokers that are away."""
-_OF_A_RUN = ("experiences", "model_updates", "history")
 _FRAMED = (topics.RUNS, topics.COMMANDS, topics.METRICS_TRAINING, topics.METRICS_ACTORS, topics.DEAD_LETTERS)
 _UNLESS_TOLD = {
     CLAIMS: TopicPolicy(synced=True),
@@ -92,20 +93,14 @@ class KafkaStream:
 
     def end(self, topic: str) -> Position:
         """Empty while there is no such topic: then all of it is still to come."""
-        asker, name = self._ask(), self._name(topic)
-        facts = self._clients.describe(asker, name)
-        if facts is None:
-            return {}
-        return self._clients.ask(
-            asker, lambda timeout: edge(asker, name, range(facts.partitions), END, timeout)
-        )
+        return self._clients.end(self._ask(), self._name(topic))
 
     def backwards(self, topic: str, key: str) -> Iterator[Record]:
-        asker, name = self._ask(), self._name(topic)
-        facts = self._clients.describe(asker, name)
-        if facts is not None:
-            partition = partition_of(key, facts.partitions)
-            yield from kafka_questions.backwards(self._clients, asker, topic, name, partition, key)
+        name = self._name(topic)
+        edges = self._clients.edges(self._ask(), name)
+        if edges:
+            partition = partition_of(key, len(edges))
+            yield from kafka_questions.backwards(self._clients, topic, name, partition, edges[partition], key)
 
     def newest(self, topic: str) -> list[Record]:
         end = self.end(topic)
@@ -136,11 +131,13 @@ class KafkaStream:
         self._partitions.forget(topic)
 
     def remove_run(self, run: str) -> None:
-        for kind in _OF_A_RUN:
+        for kind in OF_A_RUN:
             self.remove(f"{kind}.{run}")
 
     def close(self) -> None:
-        """End every client; what was only offered gets two seconds to leave."""
+        """End every client; what was only offered gets two seconds to leave. In a forked child: nothing."""
+        if self._clients.is_elsewhere:
+            return
         with self._lock:
             handles: list[Any] = [*self._outlets.values(), *self._cursors, self._claims, self._clients]
             handles += [self._asker] if self._asker is not None else []
@@ -152,7 +149,9 @@ class KafkaStream:
         return self._prefix + topic
 
     def _ours(self, name: str) -> str | None:
-        return name.removeprefix(self._prefix) if name.startswith(self._prefix) else None
+        """The topic of ours that has this name on the brokers."""
+        internal = name.startswith("__")
+        return name.removeprefix(self._prefix) if name.startswith(self._prefix) and not internal else None
 
     def _make(self, topic: str) -> None:
         """A topic that is written before anybody made it."""
@@ -184,7 +183,7 @@ class KafkaStream:
         return client
 
     def _check_content(self, topic: str) -> None:
-        if topic in _FRAMED or topic.partition(".")[0] in _OF_A_RUN:
+        if topic in _FRAMED or topic.partition(".")[0] in OF_A_RUN:
             newest = kafka_questions.last_values(self._clients, topic, self._name(topic), self.end(topic))
             if newest and not any(value.startswith(MAGIC) for value in newest):
                 raise foreign(self._name(topic), "its newest records are no frames of penstock")

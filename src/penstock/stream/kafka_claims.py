@@ -54,6 +54,7 @@ class Claims:
         self._epochs: dict[str, list[str]] = {}
 
     def claim(self, name: str) -> int:
+        self._clients.check_process()
         writer = self._open_writer()
         while True:
             mine = Proposal(name, self.claimed(name) + 1, uuid.uuid4().hex)
@@ -65,6 +66,7 @@ class Claims:
 
     def claimed(self, name: str) -> int:
         """Strict: what anybody claimed before this call is known when it returns."""
+        self._clients.check_process()
         with self._lock:
             self._catch_up()
             return len(self._epochs.get(name, ()))

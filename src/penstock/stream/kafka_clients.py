@@ -1,5 +1,6 @@
 """librdkafka's clients in one process: made when needed, never used across a fork, asked with patience."""
 
+import contextlib
 import os
 import threading
 import time
@@ -10,10 +11,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from penstock.errors import ConfigError, Conflict, PenstockError, Unavailable
+from penstock.errors import Conflict, Unavailable
 from penstock.model.spec import KafkaSpec
 from penstock.stream import kafka_options
 from penstock.stream.kafka_errors import FORBIDDEN, MISSING, Ear, forbidden
+from penstock.stream.kafka_names import refused
 from penstock.stream.kafka_options import HIDDEN, Options
 from penstock.stream.recovery import OnEvent
 
@@ -27,31 +29,33 @@ CLOSE_SECONDS = 2.0
 BEGINNING, END = -2, -1
 """Offsets that librdkafka and the brokers read as words."""
 
-_PASSING = frozenset(
+_LASTING = frozenset(
     {
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._SSL,
-        KafkaError._AUTHENTICATION,
-        KafkaError._WAIT_CACHE,
-        KafkaError._UNKNOWN_BROKER,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError._INVALID_ARG,
+        KafkaError._FATAL,
+        KafkaError._STATE,
+        KafkaError._NOT_IMPLEMENTED,
+        KafkaError._UNSUPPORTED_FEATURE,
     }
 )
+"""Errors of the library that waiting does not mend; all others come from outages."""
+_PASSING = MISSING | {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError.INCONSISTENT_TOPIC_ID,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+}
+"""Errors of the brokers that go away by themselves; a topic may be known to some of them before the others."""
 
 
 class Handle(Generic[T]):
@@ -107,10 +111,15 @@ class Clients:
 
     def check_process(self) -> None:
         """Raise Conflict in a forked child."""
-        if os.getpid() != self._pid:
+        if self.is_elsewhere:
             raise Conflict(
                 f"this Kafka stream belongs to process {self._pid}; open one of its own after a fork"
             )
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this is a forked child of the process that made them."""
+        return os.getpid() != self._pid
 
     def scrub(self, text: str) -> str:
         return self._secrets.sub(HIDDEN, text) if self._secrets else text
@@ -145,7 +154,9 @@ class Clients:
         Raises Unavailable past the deadline, and what a person must mend as ConfigError.
         """
         began = time.monotonic()
-        patience = seconds or (self.question_seconds if self.reached else CONNECT_SECONDS)
+        patience = (
+            (self.question_seconds if self.reached else CONNECT_SECONDS) if seconds is None else seconds
+        )
         while True:
             self.check_process()
             waited = time.monotonic() - began
@@ -164,6 +175,24 @@ class Clients:
         """The topic as the brokers know it; None when they do not."""
         return self.ask(client, lambda timeout: _describe(client, name, timeout), seconds)
 
+    def end(self, client: Consumer, name: str) -> dict[int, int]:
+        """Partition → offset behind the newest record; empty while there is no such topic."""
+
+        def question(timeout: float) -> dict[int, int]:
+            facts = _describe(client, name, timeout)
+            return {} if facts is None else edge(client, name, range(facts.partitions), END, timeout)
+
+        return self.ask(client, question)
+
+    def edges(self, client: Consumer, name: str, seconds: float | None = None) -> dict[int, tuple[int, int]]:
+        """Partition → (offset of the oldest record, offset behind the newest); empty likewise."""
+
+        def question(timeout: float) -> dict[int, tuple[int, int]]:
+            facts = _describe(client, name, timeout)
+            return {} if facts is None else watermarks(client, name, range(facts.partitions), timeout)
+
+        return self.ask(client, question, seconds)
+
     def unavailable(self, seconds: float) -> Unavailable:
         return Unavailable(
             f"Kafka at {self.brokers} has not answered for {seconds:g} s ({self.ear.reason()})"
@@ -172,7 +201,8 @@ class Clients:
     def _check_passing(self, error: KafkaError) -> None:
         if error.code() in FORBIDDEN:
             raise forbidden("the topics of this stream", error)
-        if not (error.retriable() or error.code() in _PASSING):
+        local = error.code() < 0 and error.code() not in _LASTING
+        if not (local or error.retriable() or error.code() in _PASSING):
             raise KafkaException(error)
 
     def _check_patience(self, waited: float, patience: float) -> None:
@@ -181,9 +211,8 @@ class Clients:
             if waited > patience:
                 raise self.unavailable(patience)
             return
-        verdict: PenstockError = self.ear.verdict()
         if waited > patience or (self.ear.is_certain and waited > CERTAIN_SECONDS):
-            raise verdict
+            raise self.ear.verdict()
 
     def _make(self, kind: Callable[[Any], T], options: Options) -> T:
         self.check_process()
@@ -191,8 +220,7 @@ class Clients:
             return kind({**options, "error_cb": self.ear.heard})
         except (KafkaException, ValueError, TypeError) as error:
             text = error.args[0].str() if isinstance(error.args[0], KafkaError) else str(error)
-            refused: ConfigError = kafka_options.refused(self.scrub(text), self._options)
-            raise refused from None  # its text may hold what was scrubbed
+            raise refused(self.scrub(text)) from None  # the cause may hold what was scrubbed
 
 
 def edge(
@@ -231,6 +259,10 @@ def _describe(client: Any, name: str, timeout: float) -> TopicFacts | None:
 
 
 def _end_producer(producer: Producer) -> None:
-    producer.flush(CLOSE_SECONDS)
+    """What is still under way gets a moment; the rest is reported as purged to whoever waits for it."""
+    with contextlib.suppress(KafkaException):  # one that has given up for good refuses even this
+        producer.flush(CLOSE_SECONDS)
     producer.purge()
+    with contextlib.suppress(KafkaException):
+        producer.flush(CLOSE_SECONDS)
     producer.close()

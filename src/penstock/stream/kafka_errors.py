@@ -1,6 +1,7 @@
 """What librdkafka complains about, as our errors: each names the setting that mends it."""
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +27,10 @@ MISSING = frozenset(
 _CERTAIN = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
 _WHERE = re.compile(r"^(?:\w+://)?[^\s/]+/\w+: ")
 _AFTER = re.compile(r" \(after \d+ms in state (\w+)(?:, \d+ identical error\(s\) suppressed)?\)")
-_BEFORE_ANY_WORD = ("APIVERSION_QUERY", "AUTH_REQ", "SSL_HANDSHAKE", "UP")
+_HUNG_UP = re.compile(r"Disconnected|Broken pipe|Connection reset")
+KNOCK_SECONDS = 2.0
+_WHICH_VERSIONS = bytes.fromhex("0000000a 0012 0000 504e5354 ffff")
+"""Kafka's request ApiVersions, which every listener answers before it asks who is there."""
 
 
 class Ear:
@@ -80,12 +84,17 @@ class Ear:
             code, text = self._last or (KafkaError._TRANSPORT, "")
             reason = self._reason()
         fix = _fix(code, text)
+        if fix is None and (self._is_vague(code) or _HUNG_UP.search(text)):
+            reason, fix = _knock(self._brokers.split(",")[0])
         if fix is not None:
             return ConfigError(f"Kafka at {self._brokers} was not opened ({reason}); {fix}")
         return Unavailable(
             f"cannot reach Kafka at {self._brokers} ({reason}); start one with `penstock broker start` "
             "or correct --stream"
         )
+
+    def _is_vague(self, code: int) -> bool:
+        return code == KafkaError._ALL_BROKERS_DOWN or self._last is None
 
     def _reason(self) -> str:
         if self._last is None:
@@ -96,7 +105,6 @@ class Ear:
 
 def _fix(code: int, text: str) -> str | None:
     """What a person can change; None when the brokers may just be away."""
-    state = found[1] if (found := _AFTER.search(text)) else ""
     if code in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
         if "mechanism handshake failed" in text or "nsupported" in text:
             return "correct sasl.mechanism, or security.protocol if it wants no password"
@@ -109,9 +117,29 @@ def _fix(code: int, text: str) -> str | None:
         return "correct security.protocol, or the ssl.* options"
     if code == KafkaError._BAD_MSG:
         return "what answers there speaks TLS or is no Kafka: correct security.protocol, or stream.url"
-    if "isconnected" in text and state in _BEFORE_ANY_WORD:
-        return "it hangs up at once: correct security.protocol (does it want TLS, or a password?)"
     return None
+
+
+def _knock(address: str) -> tuple[str, str | None]:
+    """Why librdkafka heard nothing: it does not say when a broker just hangs up. And what to change."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS) as connection:
+            connection.settimeout(KNOCK_SECONDS)
+            connection.sendall(_WHICH_VERSIONS)
+            answer = connection.recv(64)
+    except TimeoutError:
+        return "no answer", None
+    except ConnectionResetError:
+        answer = b""
+    except OSError as error:
+        return error.strerror or str(error), None
+    if answer[4:8] == _WHICH_VERSIONS[8:12]:
+        return (
+            "it answers, but not to somebody unknown",
+            "it wants a password: set security.protocol and sasl.*",
+        )
+    return "it hangs up at once", "correct security.protocol: it seems to want TLS"
 
 
 def forbidden(what: str, error: KafkaError) -> ConfigError:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.errors import ConfigError, nearest
+from penstock.errors import ConfigError
 from penstock.model.spec import KafkaSpec
+from penstock.stream.kafka_names import BROKERS, CONFIG_VARIABLE, check, is_secret
 from penstock.stream.recovery import OnEvent
 
-CONFIG_VARIABLE = "PENSTOCK_KAFKA_CONFIG"
 HIDDEN = "***"
 OVERHEAD_BYTES = 16 << 10
 """What a batch adds to the largest record: its key, headers and framing."""
@@ -24,109 +24,8 @@ LARGEST_MESSAGE = 1_000_000_000
 
 Options = dict[str, str]
 
-_BROKERS = ("bootstrap.servers", "metadata.broker.list")
+_IN_THE_SPEC = "stream.kafka.options"
 _ELSEWHERE = ("env:", "file:")
-_SECRET = re.compile(r"(password|secret|passphrase|token|key\.pem|jaas\.config|oauthbearer\.config)$")
-_OURS = {
-    "bootstrap.servers": "the brokers stand in stream.url",
-    "metadata.broker.list": "the brokers stand in stream.url",
-    "enable.idempotence": "writers are always idempotent",
-    "acks": "all copies must acknowledge; see stream.kafka.min_insync_replicas",
-    "request.required.acks": "all copies must acknowledge; see stream.kafka.min_insync_replicas",
-    "message.timeout.ms": "use stream.kafka.write_deadline",
-    "delivery.timeout.ms": "use stream.kafka.write_deadline",
-    "message.max.bytes": "use stream.kafka.max_record_bytes",
-    "compression.type": "use stream.kafka.compression",
-    "compression.codec": "use stream.kafka.compression",
-    "transactional.id": "nothing here is a transaction",
-    "auto.offset.reset": "a lost position is counted, never jumped over",
-    "enable.auto.commit": "positions live in checkpoints",
-    "enable.auto.offset.store": "positions live in checkpoints",
-    "enable.partition.eof": "readers need it",
-    "allow.auto.create.topics": "topics are made on purpose; see stream.kafka.create",
-    "logger": "logs go where the process's own go",
-    "plugin.library.paths": "no foreign code is loaded",
-}
-_JAVA = {
-    "sasl.jaas.config": "sasl.username and sasl.password",
-    "ssl.truststore.location": "ssl.ca.location, a PEM file",
-    "ssl.truststore.certificates": "ssl.ca.pem",
-    "ssl.truststore.password": "ssl.ca.location, a PEM file without password",
-    "ssl.truststore.type": "ssl.ca.location, a PEM file",
-    "ssl.keystore.type": "ssl.keystore.location, a PKCS#12 file",
-    "ssl.keystore.key": "ssl.key.pem",
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-}
-_KNOWN = (
-    "client.id",
-    "client.rack",
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.mechanisms",
-    "sasl.username",
-    "sasl.password",
-    "sasl.kerberos.service.name",
-    "sasl.kerberos.principal",
-    "sasl.kerberos.keytab",
-    "sasl.oauthbearer.method",
-    "sasl.oauthbearer.config",
-    "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.secret",
-    "sasl.oauthbearer.scope",
-    "sasl.oauthbearer.extensions",
-    "sasl.oauthbearer.token.endpoint.url",
-    "ssl.ca.location",
-    "ssl.ca.pem",
-    "ssl.certificate.location",
-    "ssl.certificate.pem",
-    "ssl.key.location",
-    "ssl.key.password",
-    "ssl.key.pem",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.crl.location",
-    "ssl.cipher.suites",
-    "ssl.endpoint.identification.algorithm",
-    "enable.ssl.certificate.verification",
-    "socket.timeout.ms",
-    "socket.keepalive.enable",
-    "socket.nagle.disable",
-    "socket.send.buffer.bytes",
-    "socket.receive.buffer.bytes",
-    "socket.connection.setup.timeout.ms",
-    "reconnect.backoff.ms",
-    "reconnect.backoff.max.ms",
-    "retry.backoff.ms",
-    "retry.backoff.max.ms",
-    "connections.max.idle.ms",
-    "broker.address.family",
-    "broker.address.ttl",
-    "metadata.max.age.ms",
-    "topic.metadata.refresh.interval.ms",
-    "metadata.recovery.strategy",
-    "linger.ms",
-    "batch.size",
-    "batch.num.messages",
-    "queue.buffering.max.messages",
-    "queue.buffering.max.kbytes",
-    "request.timeout.ms",
-    "max.in.flight.requests.per.connection",
-    "compression.level",
-    "group.id",
-    "fetch.min.bytes",
-    "fetch.max.bytes",
-    "fetch.wait.max.ms",
-    "max.partition.fetch.bytes",
-    "queued.max.messages.kbytes",
-    "queued.min.messages",
-    "check.crcs",
-    "isolation.level",
-    "statistics.interval.ms",
-    "debug",
-    "log_level",
-    "api.version.request.timeout.ms",
-    "receive.message.max.bytes",
-)
 
 COMMON: Options = {
     "client.id": "penstock",
@@ -154,14 +53,14 @@ def load(spec: KafkaSpec, environ: Mapping[str, str], on_event: OnEvent) -> Opti
     for name, value in spec.options.items():
         if is_secret(name) and not str(value).startswith(_ELSEWHERE):
             raise ConfigError(
-                f"stream.kafka.options: {name} is a secret and specs are stored and shown; write env:NAME or "
+                f"{_IN_THE_SPEC}: {name} is a secret and specs are stored and shown; write env:NAME or "
                 f"file:PATH, or put it into the file named by {CONFIG_VARIABLE}"
             )
-    found = {name: (_text(value), "stream.kafka.options") for name, value in spec.options.items()}
+    found = {name: (_text(value), _IN_THE_SPEC) for name, value in spec.options.items()}
     if path := environ.get(CONFIG_VARIABLE):
         found |= {name: (value, path) for name, value in read_file(Path(path), on_event).items()}
     for name, (_, place) in found.items():
-        _check_name(name, place)
+        check(name, place, of_the_host=place != _IN_THE_SPEC)
     return {name: _resolved(name, value, place, environ) for name, (value, place) in found.items()}
 
 
@@ -175,26 +74,13 @@ def read_file(path: Path, on_event: OnEvent) -> Options:
     plain = any(is_secret(name) and not value.startswith(_ELSEWHERE) for name, value in options.items())
     if plain and mode & (stat.S_IRGRP | stat.S_IROTH):
         on_event("kafka_config_readable_by_others", {"file": str(path), "fix": f"chmod 600 {path}"})
-    return {name: value for name, value in options.items() if name not in _BROKERS}
-
-
-def is_secret(name: str) -> bool:
-    return _SECRET.search(name) is not None
+    return {name: value for name, value in options.items() if name not in BROKERS}
 
 
 def scrubber(options: Options) -> "re.Pattern[str] | None":
     """What must never be shown: the values of secrets."""
     values = sorted((value for name, value in options.items() if is_secret(name) and value), reverse=True)
     return re.compile("|".join(map(re.escape, values))) if values else None
-
-
-def refused(text: str, options: Options) -> ConfigError:
-    """What librdkafka says about an option, as a sentence with the nearest name."""
-    quoted = re.search(r'property:? "([^"]+)"', text)
-    name = quoted[1] if quoted else ""
-    if "No such configuration property" in text:
-        return ConfigError(f"librdkafka has no option {name!r}{nearest(name, [*_KNOWN, *options])}")
-    return ConfigError(f"librdkafka refuses the options of stream.kafka: {text}")
 
 
 def producer(brokers: str, spec: KafkaSpec, options: Options, compression: str) -> Options:
@@ -215,7 +101,8 @@ def producer(brokers: str, spec: KafkaSpec, options: Options, compression: str) 
 
 
 def consumer(brokers: str, spec: KafkaSpec, options: Options) -> Options:
-    fetch = 16 << 20
+    # small, because every actor has one; a record that is larger is fetched by itself
+    fetch = 8 << 20
     ours = {
         "group.id": "penstock",  # asked for by the library; nothing joins a group or commits
         "enable.auto.commit": "false",
@@ -226,9 +113,9 @@ def consumer(brokers: str, spec: KafkaSpec, options: Options) -> Options:
         "max.poll.interval.ms": "86400000",
         "fetch.wait.max.ms": "250",
         "fetch.max.bytes": str(fetch),
-        "max.partition.fetch.bytes": str(4 << 20),
+        "max.partition.fetch.bytes": str(1 << 20),
         "receive.message.max.bytes": str(min(2_147_483_647, fetch + largest_message(spec) + (1 << 20))),
-        "queued.max.messages.kbytes": str(fetch >> 10),
+        "queued.max.messages.kbytes": str(4 << 10),
         "queued.min.messages": "10000",
         "fetch.queue.backoff.ms": "10",
         "fetch.error.backoff.ms": "200",
@@ -247,15 +134,6 @@ def largest_message(spec: KafkaSpec) -> int:
 
 def _client(brokers: str, ours: Options, options: Options) -> Options:
     return {**COMMON, **ours, **options, "bootstrap.servers": brokers}
-
-
-def _check_name(name: str, place: str) -> None:
-    if name in _OURS or name.endswith("_cb"):
-        raise ConfigError(
-            f"{place}: {name} is not yours to set: {_OURS.get(name, 'it takes code')}; remove it"
-        )
-    if name in _JAVA:
-        raise ConfigError(f"{place}: {name} is for Java's clients; here it is {_JAVA[name]}")
 
 
 def _resolved(name: str, value: str, place: str, environ: Mapping[str, str]) -> str:

@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 from itertools import chain, repeat
 
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Message
 
 from penstock.stream.base import Position, Record
-from penstock.stream.kafka_clients import Clients, watermarks
-from penstock.stream.kafka_reader import Cursor, key_of, record_of
+from penstock.stream.kafka_clients import Clients
+from penstock.stream.kafka_reader import Cursor
+from penstock.stream.kafka_records import key_of, record_of
 from penstock.stream.records import behind
 
 BLOCKS = (8, 32, 128)
@@ -26,11 +27,10 @@ def newest(clients: Clients, cursor: Cursor, end: Position) -> list[Record]:
 
 
 def backwards(
-    clients: Clients, asker: Consumer, topic: str, name: str, partition: int, key: str
+    clients: Clients, topic: str, name: str, partition: int, edges: tuple[int, int], key: str
 ) -> Iterator[Record]:
     """The records of one key, newest first, read in growing blocks from the end of its partition."""
-    marks = clients.ask(asker, lambda timeout: watermarks(asker, name, [partition], timeout))
-    low, high = marks[partition]
+    low, high = edges
     cursor: Cursor | None = None
     try:
         for size in chain(BLOCKS, repeat(BLOCKS[-1])):

@@ -9,12 +9,13 @@ from penstock.errors import Unavailable
 from penstock.stream.base import Flow, Position, Record
 from penstock.stream.kafka_clients import Clients, Handle, watermarks
 from penstock.stream.kafka_errors import FORBIDDEN, forbidden, missing
+from penstock.stream.kafka_records import record_of
 
 RETRY_SECONDS = 0.25
 """How often a topic that is not there yet, or a place that was lost, is looked for."""
 OPEN_SECONDS = 2.0
 """How long opening a reader may take while the brokers are away; later reads try again."""
-NOT_FAR = {"max.partition.fetch.bytes": str(1 << 20), "queued.max.messages.kbytes": "4096"}
+NOT_FAR = {"max.partition.fetch.bytes": str(256 << 10), "queued.max.messages.kbytes": "1024"}
 
 _LOST_PLACE = frozenset(
     {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
@@ -95,24 +96,20 @@ class Cursor:
 
     def _find(self, seconds: float | None) -> None:
         """Go to the start, if the brokers answer and the topic is there; only a first contact may fail."""
-        clients, consumer = self._clients, self.consumer
+        clients = self._clients
         try:
-            facts = clients.describe(consumer, self._name, seconds)
-            if facts is None:
-                if not clients.spec.create:
-                    raise missing(self._name)
-                return
-            partitions = range(facts.partitions) if self._only is None else [self._only]
-            marks = clients.ask(
-                consumer, lambda timeout: watermarks(consumer, self._name, partitions, timeout), seconds
-            )
-        except (Unavailable, KafkaException):
+            edges = clients.edges(self.consumer, self._name, seconds)
+        except Unavailable:
             if not clients.reached:
                 raise
             return
-        self.next = {partition: offset for partition, offset in self.next.items() if partition in partitions}
-        for partition, (low, high) in marks.items():
-            self._settle(partition, low, high)
+        if not edges:
+            if not clients.spec.create:
+                raise missing(self._name)
+            return
+        self.next = {partition: offset for partition, offset in self.next.items() if partition in edges}
+        for partition in edges if self._only is None else [self._only]:
+            self._settle(partition, *edges[partition])
         self._assign()
         self.placed = True
 
@@ -205,15 +202,3 @@ class KafkaReader:
 
     def close(self) -> None:
         self._cursor.close()
-
-
-def record_of(message: Message) -> Record:
-    """A message as a record; foreign keys and empty values must not stop anybody."""
-    partition, offset = message.partition(), message.offset()
-    assert partition is not None
-    assert offset is not None
-    return Record(key_of(message), message.value() or b"", partition, offset)
-
-
-def key_of(message: Message) -> str:
-    return (message.key() or b"").decode(errors="replace")

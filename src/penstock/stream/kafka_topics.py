@@ -6,7 +6,7 @@ What a policy means in Kafka's words is a pure function; the rest asks.
 import re
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it means to export them
@@ -146,16 +146,14 @@ class Topics:
     def describe_all(self, consumer: Consumer, ours: Callable[[str], str | None]) -> list[TopicInfo]:
         """All whose name on the brokers is one of ours."""
         admin = self._clients.admin()
-        found = self._clients.ask(admin, lambda timeout: admin.list_topics(timeout=timeout)).topics
-        topics = {
-            name: found[name]
-            for name in found
-            if ours(name) and not name.startswith("__") and not found[name].error
-        }
-        if not topics:
-            return []
-        configs = self._configs(admin, list(topics))
-        counts = self._counts(consumer, {name: len(topic.partitions) for name, topic in topics.items()})
+
+        def ask(timeout: float) -> tuple[dict[str, Any], dict[str, int]]:
+            found = admin.list_topics(timeout=timeout).topics
+            topics = {name: found[name] for name in found if ours(name) and not found[name].error}
+            return topics, _counts(consumer, topics, timeout)
+
+        topics, counts = self._clients.ask(consumer, ask)
+        configs = self._configs(admin, list(topics)) if topics else {}
         return sorted(
             TopicInfo(
                 ours(name) or name,
@@ -230,24 +228,6 @@ class Topics:
 
         return self._answer(names[0], lambda: self._clients.ask(admin, ask))
 
-    def _counts(self, consumer: Consumer, partitions: dict[str, int]) -> dict[str, int]:
-        """Records kept in each topic; compaction may have left fewer."""
-
-        def edge(which: int, timeout: float) -> dict[str, int]:
-            asked = [
-                TopicPartition(name, number, which)
-                for name, count in partitions.items()
-                for number in range(count)
-            ]
-            sums = dict.fromkeys(partitions, 0)
-            for place in consumer.offsets_for_times(asked, timeout=timeout):
-                sums[place.topic] += max(0, place.offset)
-            return sums
-
-        low = self._clients.ask(consumer, lambda timeout: edge(BEGINNING, timeout))
-        high = self._clients.ask(consumer, lambda timeout: edge(END, timeout))
-        return {name: max(0, high[name] - low[name]) for name in partitions}
-
     def _answer(self, name: str, question: Callable[[], T]) -> T:
         """The answer, with what the brokers refuse for good as a sentence."""
         try:
@@ -265,6 +245,20 @@ class Topics:
             raise ConfigError(
                 f"Kafka refuses the topic {name}: {text}; see stream.kafka.topic_config"
             ) from error
+
+
+def _counts(consumer: Consumer, topics: dict[str, Any], timeout: float) -> dict[str, int]:
+    """Records kept in each topic; compaction may have left fewer."""
+    counts = dict.fromkeys(topics, 0)
+    for which, sign in (BEGINNING, -1), (END, 1):
+        asked = [
+            TopicPartition(name, number, which)
+            for name, topic in topics.items()
+            for number in topic.partitions
+        ]
+        for place in consumer.offsets_for_times(asked, timeout=timeout) if asked else ():
+            counts[place.topic] += sign * max(0, place.offset)
+    return {name: max(0, count) for name, count in counts.items()}
 
 
 def foreign(name: str, why: str) -> ConfigError:
