@@ -282,7 +282,6 @@ def test_weights_that_do_not_come_out_again_are_an_error_that_names_the_version(
     assert f"version 1.7 of strange cannot be had: {words}" in forked
     assert "versions 1.0 and 1.12 can be had" in forked
     assert not (world.home / "runs" / "never").exists()
-    assert world.fork("strange", "12", "still", "--no-train")["updates"] == 12
     unequal = world.refused("replay", "strange", "--name", "never", "--json")
     assert f"this replay is not equal to strange: {words}" in unequal
     assert not (world.home / "runs" / "never").exists()
@@ -359,7 +358,6 @@ def test_a_killed_replay_leaves_the_origin_alone_and_is_done_again(world: World,
     with resume(world.home, "killed") as run:
         ended = run.result()
     assert (ended["state"], ended["weights_sha256"]) == ("done", quiet["weights_sha256"])
-    assert world.replay("quiet", "once-more")["equal"] is True
 
 
 def test_ctrl_c_ends_a_replay_which_can_be_resumed(world: World, quiet: dict[str, Any]):
