@@ -33,15 +33,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-def test_actors_are_added_and_removed_while_the_run_goes_on(home: Path, url: str):
-    with train(home, "scaled", *ENDLESS, "--stream", url) as run:
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
+    """A home for each stream."""
+    return tmp_path_factory.mktemp("place")
+
+
+def test_actors_are_added_and_removed_while_the_run_goes_on(place: Path, url: str):
+    with train(place, "scaled", *ENDLESS, "--stream", url) as run:
         run.wait_for_updates(10)
-        penstock(home, "scale", "scaled", "--actors", "4")
+        penstock(place, "scale", "scaled", "--actors", "4")
         run.wait_until(lambda: len(run.workers("actor")) == 4, what="four actors")
         run.wait_until(lambda: len(joined(run.events())) == 2, what="two newcomers in the roster")
         before = run.updates()
         run.wait_for_updates(before + 10)
-        penstock(home, "scale", "scaled", "--actors", "1")
+        penstock(place, "scale", "scaled", "--actors", "1")
         run.wait_until(lambda: len(run.workers("actor")) == 1, what="one actor")
         before = run.updates()
         run.wait_for_updates(before + 10)
@@ -80,10 +86,10 @@ def test_stop_from_another_terminal_saves_and_resume_goes_on(home: Path):
         assert result["version"].startswith("2.")
 
 
-def test_hyperparameters_change_while_the_run_goes_on(home: Path, url: str):
-    with train(home, "tuned", *ENDLESS, "--stream", url) as run:
+def test_hyperparameters_change_while_the_run_goes_on(place: Path, url: str):
+    with train(place, "tuned", *ENDLESS, "--stream", url) as run:
         run.wait_for_updates(5)
-        penstock(home, "set", "tuned", "learning_rate=1e-5", "ppo.entropy=0.02")
+        penstock(place, "set", "tuned", "learning_rate=1e-5", "ppo.entropy=0.02")
         run.wait_until(
             lambda: last_metric(run.folder, "charts/learning_rate") == pytest.approx(1e-5),
             what="the new rate",
@@ -91,7 +97,7 @@ def test_hyperparameters_change_while_the_run_goes_on(home: Path, url: str):
         assert last_metric(run.folder, "charts/entropy") == pytest.approx(0.02)
         for bad, words in (("lerning_rate=1", "did you mean 'learning_rate'"), ("epochs=3", "cannot change"),
                            ("learning_rate=-1", "learning_rate")):  # fmt: skip
-            refused = penstock(home, "set", "tuned", bad, check=False)
+            refused = penstock(place, "set", "tuned", bad, check=False)
             assert refused.returncode == 1
             assert words in refused.stderr
 
@@ -155,14 +161,14 @@ def test_a_second_keeper_or_learner_is_refused_with_a_sentence(home: Path):
         assert "has a learner already" in second.stderr
 
 
-def test_a_learner_stopped_replaced_and_continued_changes_nothing(home: Path, url: str):
+def test_a_learner_stopped_replaced_and_continued_changes_nothing(place: Path, url: str):
     """SIGSTOP, another learner takes over, SIGCONT: the old one notices and ends."""
-    with train(home, "zombie", *ENDLESS, "--set", "pace.lead=0", "--stream", url) as run:
+    with train(place, "zombie", *ENDLESS, "--set", "pace.lead=0", "--stream", url) as run:
         run.wait_for_updates(20)
         (old,) = run.workers("learner")
         old.suspend()
         before = run.updates()
-        with subprocess.Popen(command("learner", "zombie", "--takeover"), env=environment(home)) as new:
+        with subprocess.Popen(command("learner", "zombie", "--takeover"), env=environment(place)) as new:
             run.wait_for_updates(before + 20)
             old.resume()
             old.wait(30)  # it notices that it was replaced, and ends
@@ -171,8 +177,8 @@ def test_a_learner_stopped_replaced_and_continued_changes_nothing(home: Path, ur
             new.send_signal(signal.SIGTERM)
             new.wait(30)
             assert run.result()["reason"] == "the learner that had taken over was stopped"
-    assert loaded_by_actors(home, "zombie", url).epoch == 2
-    check_history(home, "zombie", url)
+    assert loaded_by_actors(place, "zombie", url).epoch == 2
+    check_history(place, "zombie", url)
 
 
 def test_an_actor_that_somebody_ends_is_started_again(home: Path):
