@@ -68,7 +68,7 @@ def plan_replay(origin: Origin, until: str, changes: Changes) -> ReplayPlan:
     mapping = _mapping(origin.spec, changes)
     mapping["actors"]["count"] = 0
     mapping["evaluation"]["every_seconds"] = 0  # it would need the environment
-    mapping["stop"] = {"updates": max(1, version.step), "window": origin.spec.stop.window}
+    mapping["stop"] |= {"updates": max(1, version.step), "steps": None, "target": None, "seconds": None}
     spec = _resolved(origin, mapping, changes, OriginSpec(run=origin.run, version=str(version), replay=True))
     update = origin.past.update(version.step)
     comparable = update is not None and learns_alike(spec, origin.spec)
