@@ -95,7 +95,7 @@ def producer(brokers: str, spec: KafkaSpec, options: Options, compression: str) 
         "request.timeout.ms": "8000",
         "queue.buffering.max.messages": "10000",
         "queue.buffering.max.kbytes": str(max(64 << 20, 2 * record) >> 10),
-        "topic.metadata.propagation.max.ms": "10000",
+        "topic.metadata.propagation.max.ms": "5000",
     }
     return _client(brokers, ours, options)
 

@@ -21,14 +21,13 @@ OFFERED_BYTES, OFFERED_RECORDS = 8 << 20, 2000
 class Receipt:
     """What became of one record."""
 
-    __slots__ = ("done", "error", "offset")
+    __slots__ = ("done", "error")
 
     def __init__(self, error: KafkaError | None = None) -> None:
-        self.done, self.offset, self.error = False, -1, error
+        self.done, self.error = False, error
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        self.error, self.offset = error, message.offset() or 0
-        self.done = True
+        self.error, self.done = error, True
 
 
 class Outgoing(NamedTuple):

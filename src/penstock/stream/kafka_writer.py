@@ -69,10 +69,6 @@ class KafkaWriter:
         self._partitions, self._flow = partitions, flow
 
     def write(self, key: str, value: Buffer) -> None:
-        self.append(key, value)
-
-    def append(self, key: str, value: Buffer) -> int:
-        """Write one record and return its offset."""
         content, began = bytes(value), time.monotonic()
         self._check_size(key, content)
         try:
@@ -86,7 +82,6 @@ class KafkaWriter:
             raise self._refusal(receipt.error, len(content), time.monotonic() - began)
         self._flow.produced_records += 1
         self._flow.produced_bytes += len(content)
-        return receipt.offset
 
     def offer(self, key: str, value: Buffer) -> None:
         content = bytes(value)
