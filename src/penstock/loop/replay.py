@@ -17,6 +17,8 @@ from penstock.model.history import Update
 from penstock.model.policy import Policy
 from penstock.model.version import Version
 
+BEGINNING = "the beginning"
+
 
 class Replay:
     """Learns one recorded line of updates, from its first to a given one."""
@@ -44,7 +46,7 @@ class Replay:
             "replayed", origin=origin.run, version=str(child.until), began_at=began, missing=missing,
             equal=self._exact or "other settings: nothing to compare with",
         )  # fmt: skip
-        reason = self._summary(missing)
+        reason = self._summary(began, missing)
         child.conclude(trainer, self._policy(), path, reason)
         return reason
 
@@ -58,7 +60,7 @@ class Replay:
             raise NotFound(f"the log of {self._origin.run} holds none of its rollouts any more")
         self._origin.begin(self._trainer)
         self._child.become_foreign(self._trainer)
-        return "the beginning"
+        return BEGINNING
 
     def _resumed(self) -> bool:
         for version in self._child.store.versions():
@@ -82,7 +84,7 @@ class Replay:
             except Damaged as error:
                 self._child.tell("checkpoint_refused", version=str(start), reason=str(error))
                 continue
-            return str(start or "the beginning")
+            return str(start or BEGINNING)
         raise NotFound(
             f"the log of {self._origin.run} lacks rollouts up to update {latest_gone}, and no checkpoint behind it "
             f"leads to {self._child.until}; {self._origin.can_be_had()}"
@@ -114,9 +116,14 @@ class Replay:
     def _policy(self) -> Policy:
         return self._trainer.policy({}, final=False)
 
-    def _summary(self, missing: int) -> str:
-        origin, count = self._origin.run, self._trainer.progress.updates
-        words = f"{count:,} recorded updates of {origin}, up to {self._child.until}, were learned"
+    def _summary(self, began: str, missing: int) -> str:
+        origin, until = self._origin.run, self._child.until
         if self._exact:
-            return f"{words} again: equal to the bit"
+            since = "" if began == BEGINNING else f", from {began} on"
+            return (
+                f"the recorded updates of {origin} up to {until} were learned again{since}: equal to the bit"
+            )
+        words = (
+            f"{self._trainer.progress.updates:,} recorded updates of {origin}, up to {until}, were learned"
+        )
         return words + (f"; {missing:,} are missing in the log" if missing else "")
