@@ -85,7 +85,6 @@ def create(
         with _opened_as(spec.stream) as log:
             for topic, policy in wanted.items():
                 log.ensure(topic, policy)
-            log.claimed(name)  # the topic of claims comes with the first question
     if json:
         print_json([{"topic": topic, "kept": _kept(policy)} for topic, policy in wanted.items()])
         return

@@ -29,7 +29,7 @@ def train(
     folder, record = make(home, spec, stream, name)
     status = Keeper(folder, record, stream, executor, watch).run()
     if status.state is RunState.FAILED and status.version is None:
-        stream.remove_run(folder.run)
+        unregister(stream, folder.run, keep_topics=not spec.stream.kafka.create)
         shutil.rmtree(folder.path, ignore_errors=True)
         raise ConfigError(status.reason or "the run could not start")
     return status
@@ -42,7 +42,8 @@ def make(home: Path, spec: Spec, stream: Stream, name: str | None = None) -> tup
         folder = RunFolder.create(home, spec, name)
         try:
             if folder.run not in taken:
-                stream.remove_run(folder.run)  # what an older run of that name may have left
+                if not stream.shared:
+                    stream.remove_run(folder.run)  # what an older run of that name may have left
                 return folder, register(stream, folder.run, spec)
         except PenstockError:
             shutil.rmtree(folder.path, ignore_errors=True)

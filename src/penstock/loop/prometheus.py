@@ -61,7 +61,9 @@ class _Collector:
 
     def collect(self) -> Iterator["Metric"]:
         keeper = self._keeper
-        values: dict[str, float] = dict(keeper.report.get("values", {}))
+        told = keeper.report.get("values", {})
+        # what is not finite comes through JSON as null
+        values: dict[str, float] = {name: value for name, value in told.items() if value is not None}
         actors = dict(keeper.actors)
         yield from self._run(values)
         yield from self._flows(values, actors)

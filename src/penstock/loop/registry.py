@@ -45,8 +45,10 @@ def topics_of(run: str, spec: Spec) -> dict[str, TopicPolicy]:
     experiences = TopicPolicy(
         stream.retention_bytes, stream.retention_seconds, partitions=stream.kafka.partitions
     )
+    claims = {} if stream.url == "embedded" else {topics.CLAIMS: TopicPolicy(synced=True)}
     return {
         **SHARED,
+        **claims,
         topics.experiences(run): experiences,
         topics.model_updates(run): TopicPolicy(compact=True),
         topics.history(run): TopicPolicy(retention_bytes=HISTORY_BYTES),
@@ -80,9 +82,10 @@ def find(stream: Stream, run: str) -> RunRecord:
         raise Damaged(f"the record of run {run} cannot be read: {error}") from error
 
 
-def unregister(stream: Stream, run: str) -> None:
-    """Delete a run's topics and free its name."""
-    stream.remove_run(run)
+def unregister(stream: Stream, run: str, keep_topics: bool = False) -> None:
+    """Free a run's name and delete its topics, unless somebody else made them."""
+    if not keep_topics:
+        stream.remove_run(run)
     if run in registered(stream):
         record = msgspec.structs.replace(find(stream, run), removed=True)
         _tell(stream, record)

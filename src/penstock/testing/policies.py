@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from penstock.model.codec import Array
-from penstock.model.policy import Head, NetworkSpec, PolicyDescription
+from penstock.model.policy import Head, NetworkSpec, Policy, PolicyDescription, PolicyFacts, weights_sha256
 from penstock.model.spaces import ActionLayout, Column, Leaf, ObservationLayout, Spaces
+from penstock.model.version import Version
 
 VECTOR = {"observations": Column((5,), "<f4")}
 IMAGE = {"observations": Column((20, 24, 3), "|u1")}
@@ -17,6 +18,7 @@ SIX = ActionLayout("discrete", (6,), (0,))
 MANY = ActionLayout("multi_discrete", (3, 2), (0, 0))
 BOX = ActionLayout("box", shape=(2,), low=(-2.0, -1.0), high=(2.0, 3.0))
 CONVOLUTIONS = ((8, 4, 2), (16, 3, 1))
+FIRST = Version(1, 0)
 
 
 def describe(
@@ -53,3 +55,9 @@ def shaken(tensors: dict[str, Array]) -> dict[str, Array]:
         moved = np.abs(noise) + 0.5 if name.endswith("variance") else tensor + 0.3 * noise
         result[name] = moved.astype(np.float32)
     return result
+
+
+def policy_of(run: str, tensors: dict[str, Array], version: Version = FIRST) -> Policy:
+    """A version with these tensors, to be sent; nobody acts with it."""
+    description = describe(VECTOR, "categorical", SIX)
+    return Policy(PolicyFacts(run, version, weights_sha256(tensors), description, {0: 0}, 0), tensors)
