@@ -22,11 +22,12 @@ from bench.processes import end_tree, penstock, run
 from penstock.envs.layout import describe
 from penstock.model import topics
 from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.spec import StreamSpec
 from penstock.model.version import Version
 from penstock.policy import networks
 from penstock.policy.acting import Acting
 from penstock.stream.base import TopicPolicy
-from penstock.stream.embedded import EmbeddedStream
+from penstock.wiring import open_stream
 
 RUN = "bench"
 
@@ -76,16 +77,16 @@ def decision_us(repeats: int = 7, decisions: int = 2000) -> float:
     return statistics.median(loops)
 
 
-def version_ms(count: int) -> float:
+def version_ms(count: int, url: str = "embedded") -> float:
     """99th percentile, in ms, from publishing a version to a waiting process having it ready to act."""
     from penstock.loop.policies import Publisher
 
     root = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    stream = EmbeddedStream(root)
+    stream = open_stream(root, StreamSpec(url=url))
     stream.ensure(topics.model_updates(RUN), TopicPolicy(compact=True))
-    child = context.Process(target=_follow_versions, args=(root, count, there))
+    child = context.Process(target=_follow_versions, args=(root, url, count, there))
     child.start()
     try:
         here.recv()
@@ -103,10 +104,10 @@ def version_ms(count: int) -> float:
     return float(latencies[int(len(latencies) * 0.99)] * 1e3)
 
 
-def _follow_versions(root: Path, count: int, results: Connection) -> None:
+def _follow_versions(root: Path, url: str, count: int, results: Connection) -> None:
     from penstock.loop.policies import Subscriber
 
-    stream = EmbeddedStream(root)
+    stream = open_stream(root, StreamSpec(url=url))
     subscriber = Subscriber(stream, RUN)
     subscriber.poll(0)
     acting: Acting | None = None

@@ -15,7 +15,7 @@ from bench.race import OURS, SB3_RATIO
 QUIET_LOAD = 0.5
 QUIET_SHARE = 0.1
 """Verdicts count only below these: load before the start; share of the processors used by others meanwhile."""
-SECTIONS = ("machine", "race", "limit", "sustained", "micro", "learn")
+SECTIONS = ("machine", "race", "limit", "sustained", "micro", "learn", "kafka")
 
 
 def machine() -> dict[str, Any]:
@@ -144,12 +144,26 @@ def verdicts(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     if "stream_mb_per_second" in micro:
         speed = micro["stream_mb_per_second"]
         rows.append(("stream, 64 KiB records, MB/s", "≥ 500", f"{speed:,.0f}", _yes(speed >= 500)))
+    rows += _kafka_verdicts(facts.get("kafka"))
     for row in facts.get("learn", []):
         name = f"{row['algorithm']} learns {row['environment']} (seed {row['seed']})"
         rows.append((name, f"≥ {row['target']:g}", str(row["mean_return"]), _yes(row["reached"])))
     if noise(facts):
         rows = [row if " learns " in row[0] else (*row[:3], "not valid") for row in rows]
     return rows
+
+
+def _kafka_verdicts(kafka: dict[str, Any] | None) -> list[tuple[str, str, str, str]]:
+    if kafka is None:
+        return []
+    ratio, read = kafka["ratio"], kafka["written_to_read_ms"]["kafka"]["p50"]
+    loaded, speeds = kafka["version_loaded_p99_ms"]["kafka"], kafka["steps_per_second"]
+    measured = f"{ratio:.0%} ({speeds['kafka']:,} of {speeds['embedded']:,} steps/s)"
+    return [
+        (f"{kafka['environment']}, two actors, Kafka over embedded", "≥ 90 %", measured, _yes(ratio >= 0.9)),
+        ("Kafka: rollout written → read, p50, ms", "≤ 10", f"{read:g}", _yes(read <= 10)),
+        ("Kafka: version published → loaded, p99, ms", "≤ 60", f"{loaded:g}", _yes(loaded <= 60)),
+    ]
 
 
 def noise(facts: dict[str, Any]) -> str:

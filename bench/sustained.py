@@ -24,7 +24,7 @@ def measure(out: Path, rounds: int = 3, seconds: float = 90.0, limit_seconds: fl
     limits = [limit.wrapped(ENVIRONMENT, limit_seconds)]
     speeds, ratios = [], []
     for seed in range(1, rounds + 1):
-        speeds.append(_one(out, seed, seconds))
+        speeds.append(one(out, seed, seconds))
         limits.append(limit.wrapped(ENVIRONMENT, limit_seconds))
         ratios.append(speeds[-1] / statistics.mean(limits[-2:]))
         print(
@@ -42,10 +42,11 @@ def measure(out: Path, rounds: int = 3, seconds: float = 90.0, limit_seconds: fl
     }
 
 
-def _one(out: Path, seed: int, seconds: float) -> float:
+def one(out: Path, seed: int, seconds: float, flags: Sequence[str] = ()) -> float:
+    """Steps per second of one run, after its warm-up."""
     home = (out / "home" / "sustained").resolve()
     arguments = ["--seed", str(seed), "--target", str(NEVER), "--steps", "1000000000", "--json"]
-    argv = penstock("train", ENVIRONMENT, *arguments, "--set", f"stop.seconds={seconds}")
+    argv = penstock("train", ENVIRONMENT, *arguments, "--set", f"stop.seconds={seconds}", *flags)
     done = run(argv, out / "logs" / "sustained.log", seconds + 120.0, {"PENSTOCK_HOME": str(home)})
     if done.line is None:
         raise SystemExit(f"the sustained run ended without a result; see {out / 'logs' / 'sustained.log'}")
