@@ -213,6 +213,15 @@ def test_a_fork_that_was_only_made_is_trained_by_resume(world: World, quiet: dic
         assert run.result()["updates"] == 120
 
 
+def test_a_fork_whose_only_checkpoint_is_damaged_does_not_begin_anew(world: World, quiet: dict[str, Any]):
+    world.fork("quiet", "newest", "torn", "--no-train")
+    state = world.home / "runs" / "torn" / "checkpoints" / "0.100" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-7])
+    done = penstock(world.home, "resume", "torn", "--set", "stop.updates=120", "--json", check=False)
+    assert done.returncode == 1
+    assert "fork again: penstock fork quiet --at 1.100" in json.loads(done.stdout)["reason"]
+
+
 def test_where_a_stop_condition_holds_already_the_fork_says_so(world: World, quiet: dict[str, Any]):
     ended = world.fork("quiet", "100", "already")
     assert (ended["state"], ended["updates"]) == ("done", 100)
