@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock import __version__, steer, travel
-from penstock.broker_cli import broker
+from penstock.broker.cli import broker
 from penstock.errors import ConfigError, PenstockError
 from penstock.steer import Json, Set, assignments
 from penstock.topics import topics

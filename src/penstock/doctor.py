@@ -140,7 +140,7 @@ def _optional(name: str) -> Part:
 
 
 def _java() -> Part:
-    from penstock.broker_jars import OLDEST_JAVA, find_java, java_name
+    from penstock.broker.jars import OLDEST_JAVA, find_java, java_name
 
     try:
         java = find_java()
@@ -152,7 +152,7 @@ def _java() -> Part:
 
 def _jars() -> Part:
     """Kafka for the broker: here already, or Maven to download it."""
-    from penstock.broker_jars import KAFKA, cache_folder, is_here, release
+    from penstock.broker.jars import KAFKA, cache_folder, is_here, release
 
     if home := os.environ.get("KAFKA_HOME"):
         try:

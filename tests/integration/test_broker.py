@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock import broker_jars
 from penstock.broker import Broker
-from penstock.broker_jars import find_kafka
+from penstock.broker import jars as broker_jars
+from penstock.broker.jars import find_kafka
 from penstock.errors import ConfigError, Conflict, Damaged, PenstockError, Unavailable
 from tests.brokers import Secured, running, sasl_broker, tls_broker
 from tests.integration.harness import command, environment, penstock
@@ -331,7 +331,7 @@ class TestKafkaItself:
         program = [
             sys.executable,
             "-c",
-            "from penstock.broker_jars import find_kafka; print(find_kafka().libs)",
+            "from penstock.broker.jars import find_kafka; print(find_kafka().libs)",
         ]
         both = [subprocess.Popen(program, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         assert len({process.communicate(timeout=60)[0] for process in both}) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.broker_jars import Kafka
+from penstock.broker.jars import Kafka
 from penstock.errors import ConfigError, Conflict
 from penstock.loop.files import read_json, write_atomically
 from penstock.loop.processes import identify, is_alive

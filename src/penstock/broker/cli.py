@@ -36,7 +36,7 @@ def start(*, nodes: int | None = None, port: int | None = None, name: Name = "de
         Where the first node listens, on 127.0.0.1; the next ones follow. Default: as before, or free ones.
     """
     from penstock.broker import Broker
-    from penstock.broker_jars import is_here
+    from penstock.broker.jars import is_here
 
     cluster = Broker(_folder(name), nodes=nodes, port=port)
     runs_already = None not in cluster.pids().values()

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker_jars import Kafka, find_kafka, locked
-from penstock.broker_node import Node, small_settings
+from penstock.broker.jars import Kafka, find_kafka, locked
+from penstock.broker.node import Node, small_settings
 from penstock.errors import ConfigError, Conflict, Unavailable
 from penstock.loop.files import read_json, write_atomically
 
