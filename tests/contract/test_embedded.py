@@ -138,6 +138,41 @@ def test_a_run_cannot_take_a_name_of_ours(small: EmbeddedStream, run: str) -> No
         small.writer(f"experiences.{run}")
 
 
+def test_what_is_offered_to_a_full_log_is_dropped_and_counted(small: EmbeddedStream) -> None:
+    count = fill(small)
+    before = small.flow.produced_records
+    started = time.monotonic()
+    small.writer(TOPIC).offer("k", FILLER)
+    assert time.monotonic() - started < 0.2, "nobody is waited for"
+    assert (small.flow.dropped, small.flow.produced_records) == (1, before)
+    assert small.flow.waits == 1
+    assert small.flow.waited_seconds > 0.2
+    assert small.reader(TOPIC).lag() == count
+
+
+def test_folders_of_others_are_no_topics(tmp_path: Path) -> None:
+    stream = EmbeddedStream(tmp_path)
+    assert stream.topics() == []
+    (tmp_path / "lost+found").mkdir()
+    stream.writer(TOPIC).write("k", b"x")
+    assert [(info.name, info.records) for info in stream.topics()] == [(TOPIC, 1)]
+    assert list((tmp_path / "lost+found").iterdir()) == []
+
+
+def test_a_new_environment_is_no_gap(tmp_path: Path) -> None:
+    """Offsets jump when a damaged environment is set aside; what it held is told, but not counted."""
+    stream = EmbeddedStream(tmp_path, on_event=lambda name, facts: None)
+    stream.writer(TOPIC).write("k", b"old")
+    position = stream.end(TOPIC)
+    stream.close()
+    (tmp_path / "run-1" / "data.mdb").write_bytes(b"no database" * 1000)
+    stream = EmbeddedStream(tmp_path, on_event=lambda name, facts: None)
+    stream.writer(TOPIC).write("k", b"new")
+    reader = stream.reader(TOPIC, position)
+    assert [record.value for record in reader.read(9, 0)] == [b"new"]
+    assert reader.missed == 0
+
+
 def test_each_run_has_its_environment_and_takes_it_along(tmp_path: Path) -> None:
     stream = EmbeddedStream(tmp_path)
     for topic in ("experiences.a-1", "history.a-1", "model_updates.b.2", "runs", "metrics.training"):

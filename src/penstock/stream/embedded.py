@@ -34,6 +34,8 @@ _UNLESS_TOLD = {
 """Policies of topics that are written before anybody made them: a dead letter must never fill the log."""
 _SPACE = "\0space"
 """What writers listen to that wait for room; no topic can have this name."""
+_REMOVED = NEVER
+"""In the place of `swept`: the topic was removed, and only its next offset is remembered."""
 _OFFSETS_A_GENERATION = 1 << 40
 _EPOCHS_A_GENERATION = 1_000_000
 
@@ -63,12 +65,9 @@ class EmbeddedStream:
     def ensure(self, topic: str, policy: TopicPolicy) -> None:
         home = self._environment(CONTROL if policy.synced else self._home(topic))
         with home.write() as txn:
-            found = layout.find(txn, topic)
-            if found is None:
-                layout.make(txn, topic, policy, _first_offset(home))
-            else:
-                found.adopt(policy)
-                layout.store(txn, topic, found)
+            found = _open(txn, home, topic)
+            found.adopt(policy)
+            layout.store(txn, topic, found)
 
     def writer(self, topic: str) -> Writer:
         return EmbeddedWriter(self, self._environment(self._home(topic)), topic)
@@ -107,7 +106,7 @@ class EmbeddedStream:
     def protect(self, topic: str, position: Position) -> None:
         home = self._environment(self._home(topic))
         with home.write() as txn:
-            found = layout.find(txn, topic) or _make(txn, home, topic)
+            found = _open(txn, home, topic)
             found.protected = position.get(0, 0)
             layout.store(txn, topic, found)
         home.bell.ring(_SPACE)
@@ -126,17 +125,18 @@ class EmbeddedStream:
     def topics(self) -> list[TopicInfo]:
         if not self._root.is_dir():
             return []
-        folders = (
-            path.name for path in self._root.iterdir() if path.is_dir() and ".damaged-" not in path.name
-        )
+        folders = (path.parent.name for path in self._root.glob("*/data.mdb"))
         found = []
         for folder in folders:
+            if ".damaged-" in folder:
+                continue
             with self._environment(folder).read() as txn:
                 found += [
                     TopicInfo(name, 1, 1, topiclog.count(txn, topic, 0), topic.bytes, topic.policy)
                     for name, topic in layout.topics(txn)
+                    if topic.swept != _REMOVED
                 ]
-        return sorted(found)
+        return sorted(found, key=lambda info: info.name)
 
     def remove(self, topic: str) -> None:
         home, left = self._environment(self._home(topic)), True
@@ -147,7 +147,7 @@ class EmbeddedStream:
                     return
                 # its next offset stays: an old position must not point at new records
                 found.adopt(TopicPolicy(synced=found.synced))
-                found.protected = NEVER
+                found.protected, found.swept = NEVER, _REMOVED
                 left = topiclog.drop_some(txn, topic, found, 256)
             home.bell.ring(_SPACE)
 
@@ -236,7 +236,7 @@ class EmbeddedWriter:
     def _append(self, key: bytes, value: Buffer, size: int) -> bool:
         try:
             with self._home.write(size) as txn:
-                topic = layout.find(txn, self._topic) or _make(txn, self._home, self._topic)
+                topic = _open(txn, self._home, self._topic)
                 return topiclog.append(txn, self._topic, topic, key, value, self._stream.budget_bytes)
         except LogFull:
             return False
@@ -310,7 +310,10 @@ class EmbeddedReader:
             if topic is None:
                 self._offset = max(self._offset, _first_offset(self._home))
                 return []
-            if limit <= 0 or topic.next <= self._offset:
+            if limit <= 0:
+                return []
+            if topic.next <= self._offset:
+                self._told = True  # it stands here by now: what is dropped from here on it has missed
                 return []
             records = topiclog.read(txn, topic, self._offset, limit)
         if self._told and not topic.compact:
@@ -328,8 +331,15 @@ class EmbeddedReader:
             self.missed += found - self._offset
 
 
-def _make(txn: layout.Transaction, home: Environment, topic: str) -> layout.Topic:
-    return layout.make(txn, topic, _UNLESS_TOLD.get(topic, TopicPolicy()), _first_offset(home))
+def _open(txn: layout.Transaction, home: Environment, topic: str) -> layout.Topic:
+    """The topic, made anew where there is none or it was removed."""
+    policy, found = _UNLESS_TOLD.get(topic, TopicPolicy()), layout.find(txn, topic)
+    if found is None:
+        return layout.make(txn, topic, policy, _first_offset(home))
+    if found.swept == _REMOVED:
+        found.swept = found.next
+        found.adopt(policy)
+    return found
 
 
 def _first_offset(home: Environment) -> int:

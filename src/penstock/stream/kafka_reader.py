@@ -61,11 +61,11 @@ class Cursor:
     def take(self, limit: int, timeout: float) -> list[Message]:
         """1..limit messages in the order of each partition, or none once `timeout` seconds have passed."""
         deadline = time.monotonic() + timeout
-        while True:
+        while limit > 0:
             consumer, remaining = self.consumer, max(0.0, deadline - time.monotonic())
             if not self.placed or self._lost:
                 self._mend(remaining)
-            if self.placed and limit > 0:
+            if self.placed:
                 first = consumer.poll(min(remaining, RETRY_SECONDS if self._lost else 1.0))
                 found = self._accept([] if first is None else [first])
                 if found and limit > 1:
@@ -76,7 +76,8 @@ class Cursor:
                     continue  # an event: what stands behind it may have arrived already
             if time.monotonic() >= deadline:
                 self._clients.ear.tell()
-                return []
+                break
+        return []
 
     def go(self, partition: int, offset: int) -> None:
         """Read on from there; the topic must have been found."""
