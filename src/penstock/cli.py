@@ -11,7 +11,7 @@ from cyclopts import App, CycloptsError, Parameter
 from penstock import __version__, steer, travel
 from penstock.broker.cli import broker
 from penstock.errors import ConfigError, PenstockError
-from penstock.steer import Json, Set, assignments
+from penstock.flags import Json, Set, assignments
 from penstock.topics import topics
 
 HELP = """Distributed reinforcement learning: train a policy here, watch it, and take it with you.

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.errors import ConfigError, NotFound, nearest
-from penstock.steer import Json, Set, StreamUrl, assignments
+from penstock.flags import Json, Set, StreamUrl, assignments
 
 topics = App(
     name="topics",

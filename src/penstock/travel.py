@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.steer import Json, Quiet, Set, _Face, assignments
+from penstock.flags import Json, Quiet, Set, assignments
+from penstock.steer import _Face
 
 
 def fork(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.errors import ConfigError, NotFound, nearest
-from penstock.steer import Json
+from penstock.flags import Json
 
 if TYPE_CHECKING:
     from penstock.broker import Broker
