@@ -69,7 +69,7 @@ def train(
     if no_tensorboard:
         overrides["tensorboard"] = False
     spec = config.resolve(_from_stdin() if source == "-" else source, overrides)
-    with _Face(spec.stream, json, quiet) as face:
+    with Face(spec.stream, json, quiet) as face:
         status = verbs.train(face.home, spec, face.stream, face.executor, face.watch, name)
     return face.conclude(status)
 
@@ -93,7 +93,7 @@ def resume(run: str, /, *, steps: int | None = None, target: float | None = None
 
     flags = {"stop.steps": steps, "stop.target": target}
     overrides = assignments(sets) | {path: value for path, value in flags.items() if value is not None}
-    with _Face(_stream_spec(run, stream), json, quiet) as face:
+    with Face(_stream_spec(run, stream), json, quiet) as face:
         status = verbs.resume(face.home, run, overrides, face.stream, face.executor, face.watch)
     return face.conclude(status)
 
@@ -157,7 +157,7 @@ def learner(
     return _role("learner", run, stream, *(["--takeover"] if takeover else []))
 
 
-class _Face:
+class Face:
     """What a person sees of a keeper in the foreground: a display, and a summary at the end."""
 
     def __init__(self, stream: Any, json: bool, quiet: bool) -> None:
@@ -172,7 +172,7 @@ class _Face:
         self._json, self._quiet = json, quiet
         self._display = choose(json or quiet)
 
-    def __enter__(self) -> "_Face":
+    def __enter__(self) -> "Face":
         self._display.__enter__()
         return self
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from penstock.flags import Json, Quiet, Set, assignments
-from penstock.steer import _Face
+from penstock.steer import Face
 
 
 def fork(
@@ -61,7 +61,7 @@ def fork(
     }  # fmt: skip
     with _origin(run) as origin:
         spec = travel.plan_fork(origin, at, _changes(sets, flags))
-    with _Face(spec.stream, json, quiet) as face:
+    with Face(spec.stream, json, quiet) as face:
         status = travel.fork(face.home, spec, face.stream, face.executor, face.watch, name, not no_train)
     return face.conclude(status)
 
@@ -100,7 +100,7 @@ def replay(
 
     with _origin(run) as origin:
         plan = travel.plan_replay(origin, until, _changes(sets, {"algorithm": algorithm}))
-    with _Face(plan.spec.stream, json, quiet) as face:
+    with Face(plan.spec.stream, json, quiet) as face:
         ended = travel.replay(face.home, plan, face.stream, face.executor, face.watch, name)
     if not json:
         return face.conclude(ended.status)
