@@ -196,6 +196,8 @@ def test_records_of_ours_say_what_they_are() -> None:
         "schema": "rollout",
         "version": "2.17",
     }
+    piece = bytes(encode_columns(Schema.PIECE, facts, {"content": np.zeros(10_000)}))
+    assert dict(headers_of("model_updates.r-1", piece))["version"] == "2.17"
     report = encode(Schema.REPORT, {"run": "r-2", "steps": 1})
     assert dict(headers_of("metrics.actors", report)) == {"run": "r-2", "schema": "report"}
     assert dict(headers_of("runs", encode(Schema.RUN, {"run": 5, "version": "no pair"}))) == {"schema": "run"}

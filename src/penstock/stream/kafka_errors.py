@@ -145,7 +145,8 @@ def _knock(address: str) -> tuple[str, str | None]:
 def forbidden(what: str, error: KafkaError) -> ConfigError:
     return ConfigError(
         f"Kafka does not allow this user to use {what} ({error.name()}); "
-        "grant it there, or correct sasl.username"
+        "grant it there, correct sasl.username, or have the topics made (penstock topics create) and set "
+        "stream.kafka.create=false"
     )
 
 

@@ -11,6 +11,7 @@ from penstock.stream.base import Record
 
 OF_A_RUN = ("experiences", "model_updates", "history")
 """Kinds of topics whose names end in a run's id."""
+_OF_COLUMNS = (Schema.ROLLOUT, Schema.POLICY, Schema.PIECE)
 _FACTS_BYTES = 64 << 10
 """Larger heads of records are not looked into for the sake of a header."""
 
@@ -58,7 +59,7 @@ def headers_of(topic: str, value: bytes) -> Headers:
 
 def _facts_of(schema: int, payload: memoryview) -> _Facts:
     try:
-        if schema not in (Schema.ROLLOUT, Schema.POLICY):
+        if schema not in _OF_COLUMNS:
             return _facts.decode(payload) if len(payload) <= _FACTS_BYTES else _Facts()
         (length,) = struct.unpack_from("<I", payload)
         return _columns.decode(payload[4 : 4 + length]).facts if length <= _FACTS_BYTES else _Facts()
