@@ -4,7 +4,7 @@ import ast
 import inspect
 import textwrap
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -72,11 +72,8 @@ def _algorithms() -> dict[str, type[msgspec.Struct]]:
 
 def _groups(kind: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
     """The groups in a group, and in those."""
-    found = [
-        group
-        for group in field_types(kind).values()
-        if isinstance(group, type) and issubclass(group, msgspec.Struct)
-    ]
+    parts = [part for field in field_types(kind).values() for part in (get_args(field) or (field,))]
+    found = [part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)]
     return [*found, *(deeper for group in found for deeper in _groups(group))]
 
 
