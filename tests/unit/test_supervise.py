@@ -8,6 +8,7 @@ import pytest
 
 from penstock.executors.base import Exit, WorkerSpec
 from penstock.executors.local import LocalExecutor, LocalWorker, environment
+from penstock.loop import supervise
 from penstock.loop.beat import Beat, Phase, Pulse
 from penstock.loop.supervise import Fault, Supervised
 
@@ -52,6 +53,15 @@ def test_a_wrong_setting_is_not_tried_again(tmp_path: Path):
     (fault,) = faults_until_ended(item)
     assert fault.hopeless
     assert item.restarts == 0
+
+
+def test_waiting_for_brokers_costs_no_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(supervise, "UNREACHABLE_SECONDS", 0.05)
+    item = supervised(tmp_path, f"import sys; sys.exit({int(Exit.UNREACHABLE)})", budget=0)
+    faults = faults_until_ended(item, 2.0)
+    assert len(faults) > 2
+    assert not any(fault.hopeless for fault in faults)
+    assert item.ended is None
 
 
 @pytest.mark.parametrize("code", [Exit.FINISHED, Exit.DRAINED, Exit.REPLACED])

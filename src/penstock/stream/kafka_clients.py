@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from penstock.errors import Conflict, Unavailable
+from penstock.errors import Conflict, Unreachable
 from penstock.model.spec import KafkaSpec
 from penstock.stream import kafka_options
 from penstock.stream.kafka_errors import FORBIDDEN, MISSING, Ear, forbidden
@@ -193,8 +193,8 @@ class Clients:
 
         return self.ask(client, question, seconds)
 
-    def unavailable(self, seconds: float) -> Unavailable:
-        return Unavailable(
+    def unavailable(self, seconds: float) -> Unreachable:
+        return Unreachable(
             f"Kafka at {self.brokers} has not answered for {seconds:g} s ({self.ear.reason()})"
         )
 

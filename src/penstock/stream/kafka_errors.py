@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
-from penstock.errors import ConfigError, PenstockError, Unavailable
+from penstock.errors import ConfigError, PenstockError, Unreachable
 from penstock.stream.recovery import OnEvent
 
 TELL_EVERY_SECONDS = 30.0
@@ -88,7 +88,7 @@ class Ear:
             reason, fix = _knock(self._brokers.split(",")[0])
         if fix is not None:
             return ConfigError(f"Kafka at {self._brokers} was not opened ({reason}); {fix}")
-        return Unavailable(
+        return Unreachable(
             f"cannot reach Kafka at {self._brokers} ({reason}); start one with `penstock broker start` "
             "or correct --stream"
         )

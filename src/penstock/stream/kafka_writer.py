@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, Producer
 
-from penstock.errors import ConfigError, Unavailable
+from penstock.errors import ConfigError, Unavailable, Unreachable
 from penstock.stream.base import Buffer, Flow
 from penstock.stream.kafka_clients import Clients
 from penstock.stream.kafka_errors import FORBIDDEN, MISSING, TOO_LARGE, forbidden, too_large
@@ -135,7 +135,7 @@ class KafkaWriter:
         if error.code() in FORBIDDEN:
             return forbidden(f"the topic {self._name}", error)
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._QUEUE_FULL):
-            return Unavailable(
+            return Unreachable(
                 f"{self._topic} waited {waited:.0f} s for Kafka at {self._clients.brokers} "
                 f"({self._clients.ear.reason()}); stream.kafka.write_deadline is {spec.write_deadline:g} s"
             )
