@@ -113,6 +113,8 @@ def test_a_fork_begins_with_its_first_checkpoint_and_not_with_its_seed():
     fork = past({1: (6, 9)}, "0.6", begins=False)
     assert fork.starts(8) == versions("0.6")
     assert fork.find("6") == (0, 6)
+    with pytest.raises(NotFound, match=r"r is a fork and begins at 0\.6; 5 is its origin's"):
+        fork.find("5")
     assert fork.find("1.6") == (0, 6)
     assert fork.had(set()) == [(Version(0, 6), Version(1, 9))]
     at_once = past({1: (0, 3)}, "0.0", begins=False)

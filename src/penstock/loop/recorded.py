@@ -69,6 +69,10 @@ class Past:
         there = self.at(step)
         if step > newest.step:
             raise NotFound(f"run {self.run} has learned up to version {newest}, not yet to {text}")
+        if there is None and not self.begins and self.checkpoints and step < self.checkpoints[0].step:
+            raise NotFound(
+                f"{self.run} is a fork and begins at {self.checkpoints[0]}; {text} is its origin's"
+            )
         if there is None:
             raise NotFound(f"the history of {self.run} no longer holds version {text}")
         if "." in text and not self._holds(Version.parse(text)):
