@@ -145,7 +145,9 @@ def actor(run: str, /, *, slot: int | None = None, stream: StreamUrl = None) -> 
 def learner(
     run: str, /, *, takeover: Annotated[bool, Parameter(negative="")] = False, stream: StreamUrl = None
 ) -> int:
-    """Learn a run, here and now; on another host it goes on from checkpoints in the run's shared store.
+    """Learn a run, here and now.
+
+    On another host than the one that began it this needs `--takeover` and a run with `checkpoint.store`.
 
     Example: `penstock learner lunarlander-k3v9 --takeover --stream kafka://broker:9092`
 

@@ -8,7 +8,7 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.logs import Log
 from penstock.loop.registry import RunRecord, find
-from penstock.model.spec import KAFKA_URL, StreamSpec
+from penstock.model.spec import KAFKA_URL, StreamSpec, shown_url
 from penstock.stream.base import Stream
 from penstock.stream.embedded import EmbeddedStream
 
@@ -22,7 +22,9 @@ def open_stream(home: Path, spec: StreamSpec | None = None) -> Stream:
     if spec.url == "embedded":
         return EmbeddedStream(home / "stream", budget_bytes=spec.budget_bytes, on_event=_tell)
     if not KAFKA_URL.fullmatch(spec.url):
-        raise ConfigError(f"{spec.url!r} is no known stream; use 'embedded' or 'kafka://HOST:PORT'")
+        raise ConfigError(
+            f"{shown_url(spec.url)!r} is no known stream; use 'embedded' or 'kafka://HOST:PORT'"
+        )
     try:
         from penstock.stream.kafka import KafkaStream  # an extra: only where it is used
     except ImportError as error:

@@ -27,6 +27,9 @@ from penstock.executors.base import Exit
 
 if TYPE_CHECKING:
     from penstock.loop.registry import RunRecord
+
+if TYPE_CHECKING:
+    from penstock.loop.registry import RunRecord
     from penstock.stream.base import Stream
 
 PR_SET_PDEATHSIG = 1
@@ -105,9 +108,11 @@ def learner(home: Path, run: str, arguments: list[str]) -> int:
     from penstock.algorithms.runtime import prepare
     from penstock.wiring import join
 
-    stopping = Stopping()
-    lock = None if "--takeover" in arguments else only_one(folder_of(home, run) / "learner.lock", run)
+    stopping, takeover = Stopping(), "--takeover" in arguments
+    lock = None if takeover else only_one(folder_of(home, run) / "learner.lock", run)
     stream, record = join(home, run)
+    if not (home / "runs" / run).is_dir():
+        check_elsewhere(record, takeover)
     prepare(home / "cache" / "jax", record.spec.learner.threads)
     from penstock.loop.learner import LearnerLoop
     from penstock.loop.runs import link_store
@@ -157,6 +162,19 @@ def evaluate(home: Path, run: str, arguments: list[str]) -> int:
 
     evaluate_checkpoint(RunFolder.open(home, run), Version.parse(arguments[0]), int(arguments[1]))
     return Exit.FINISHED
+
+
+def check_elsewhere(record: "RunRecord", takeover: bool) -> None:
+    """A learner of a run that began on another host needs its checkpoints, and somebody who means it."""
+    if record.spec.checkpoint.store is None:
+        raise ConfigError(
+            f"the checkpoints of run {record.run} lie on the host that began it; only a run with "
+            "checkpoint.store, a folder that hosts share, can be learned elsewhere"
+        )
+    if not takeover:
+        raise Conflict(
+            f"run {record.run} began on another host, whose learner may still hold it; say --takeover to replace it"
+        )
 
 
 def folder_of(home: Path, run: str) -> Path:

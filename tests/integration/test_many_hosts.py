@@ -78,7 +78,10 @@ def test_a_learner_on_another_host_takes_over_from_the_shared_store(world: World
             run.wait_for_updates(30)
             time.sleep(1.5)
             run.kill_all()  # the whole host is gone
-            with role(world.home(second), "learner", "moved", "--stream", world.url, host=second) as learner:
+            elsewhere = ("learner", "moved", "--stream", world.url)
+            refused = penstock(world.home(second), *elsewhere, check=False)
+            assert "say --takeover" in refused.stderr
+            with role(world.home(second), *elsewhere, "--takeover", host=second) as learner:
                 assert learner.wait(180) == 0, learner.communicate()[0]
             assert actor.wait(30) == 0
     facts = check_run(world.here, "moved", world.url)
@@ -102,9 +105,10 @@ def test_a_run_goes_on_under_a_keeper_on_another_host(world: World):
 def test_a_run_without_a_shared_store_stays_where_its_checkpoints_are(world: World):
     with train(world.here, "bound", *QUICK, "--stream", world.url, "--set", "stop.updates=3") as run:
         run.result(60)
-    done = penstock(world.here / "other", "resume", "bound", "--stream", world.url, check=False)
-    assert done.returncode == 1
-    assert "checkpoint.store" in done.stderr
+    for words in (("resume", "bound"), ("learner", "bound", "--takeover")):
+        done = penstock(world.here / "other", *words, "--stream", world.url, check=False)
+        assert done.returncode != 0
+        assert "checkpoint.store" in done.stderr
 
 
 def test_a_name_that_somebody_else_uses_is_refused(world: World):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["from_mapping", "home", "preset", "resolve", "schema", "settings_of", "to_mapping", "to_yaml"]
 
 SPEC_SUFFIXES = (".yaml", ".yml", ".json")
+DOTTED = ("stream.kafka.options", "stream.kafka.topic_config")
 SHORTHANDS = {"environment": "id", "actors": "count"}
 """Groups that may be written as one value: `environment: CartPole-v1`, `actors: 2`."""
 
@@ -112,7 +113,7 @@ def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted paths as nested groups."""
     tree: dict[str, Any] = {}
     for path, value in overrides.items():
-        names = path.split(".")
+        names = _names(path)
         if not all(names):
             raise ConfigError(f"{path!r} is not a path of settings; write GROUP.NAME, as in pace.lead")
         read = files.plain(files.scalar(value, path), path)
@@ -120,6 +121,14 @@ def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
             read = {name: read}
         tree = _merged(tree, _spread(read, ""))
     return tree
+
+
+def _names(path: str) -> list[str]:
+    """The groups and the name in a path; the names of Kafka's own settings have dots themselves."""
+    for group in DOTTED:
+        if path.startswith(f"{group}."):
+            return [*group.split("."), path.removeprefix(f"{group}.")]
+    return path.split(".")
 
 
 def _spread(values: dict[str, Any], place: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from penstock.errors import ConfigError, nearest
-from penstock.model.spec import KAFKA_URL, Spec
+from penstock.model.spec import KAFKA_URL, Spec, shown_url
 
 
 def field_types(kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _contradictions(spec: Spec) -> list[tuple[bool, str]]:
         ),
         (
             stream.url != "embedded" and not KAFKA_URL.fullmatch(stream.url),
-            f"stream.url {stream.url!r} is no known stream; use 'embedded' or 'kafka://HOST:PORT'",
+            f"stream.url {shown_url(stream.url)!r} is no known stream; use 'embedded' or 'kafka://HOST:PORT'",
         ),
         (
             min(network.hidden, default=1) < 1 or min(convolutions, default=1) < 1,

@@ -1,6 +1,5 @@
 """Fork and replay: a new run out of what another one recorded. The origin is only read, and may be live."""
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,8 +117,7 @@ class _OnlyFirst:
 def _remove_unmade(folder: RunFolder, stream: Stream, status: RunStatus) -> None:
     """A run that failed before its first checkpoint is none."""
     if status.state is RunState.FAILED and not folder.checkpoints():
-        stream.remove_run(folder.run)
-        shutil.rmtree(folder.path, ignore_errors=True)
+        verbs.unmake(folder, folder.spec(), stream)
         raise ConfigError(status.reason or "the run could not start")
 
 

@@ -27,12 +27,22 @@ def train(
 ) -> RunStatus:
     """Make a run and keep it until it ends. A run whose settings turn out wrong leaves nothing behind."""
     folder, record = make(home, spec, stream, name)
-    status = Keeper(folder, record, stream, executor, watch).run()
+    try:
+        keeper = Keeper(folder, record, stream, executor, watch)
+    except PenstockError:
+        unmake(folder, spec, stream)
+        raise
+    status = keeper.run()
     if status.state is RunState.FAILED and status.version is None:
-        unregister(stream, folder.run, keep_topics=not spec.stream.kafka.create)
-        shutil.rmtree(folder.path, ignore_errors=True)
+        unmake(folder, spec, stream)
         raise ConfigError(status.reason or "the run could not start")
     return status
+
+
+def unmake(folder: RunFolder, spec: Spec, stream: Stream) -> None:
+    """Take back a run that could not start: its folder, its name, and its topics if it made them."""
+    unregister(stream, folder.run, keep_topics=not spec.stream.kafka.create)
+    shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def make(home: Path, spec: Spec, stream: Stream, name: str | None = None) -> tuple[RunFolder, RunRecord]:
@@ -153,7 +163,7 @@ def _opened(home: Path, run: str, stream: Stream) -> RunFolder:
             f"the checkpoints of run {run} lie on the host that began it; only a run with checkpoint.store, "
             "a folder that hosts share, can go on elsewhere"
         )
-    folder = RunFolder.create(home, spec, run)
+    folder = RunFolder.create(home, spec, run, adopt=True)
     folder.save_status(folder.stored_status().to(RunState.INTERRUPTED, "it began on another host"))
     return folder
 

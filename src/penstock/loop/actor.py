@@ -6,6 +6,7 @@ Writes to: `experiences.<run>` and `metrics.actors`.
 
 import os
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from penstock.stream.records import backwards
 
 HELLO_AGAIN_SECONDS = 5.0
 REPORT_SECONDS = 1.0
+GOODBYE_SECONDS = 3.0
 
 
 class Actor:
@@ -71,7 +73,7 @@ class Actor:
                 self._make(policy, last_round, group, block)
         finally:
             if self._guest:
-                self._say_hello(group, last_round, leaving=True)
+                self._say_goodbye(group, last_round)
             group.close()
 
     def _begin(self, group: Group, block: Block) -> int:
@@ -106,6 +108,12 @@ class Actor:
         )
         self._experiences.write(str(self._slot), encode(Schema.HELLO, hello))
         self._said_at = time.monotonic()
+
+    def _say_goodbye(self, group: Group, last_round: int) -> None:
+        """So that nobody waits for this slot; brokers that are away are not waited for long."""
+        word = threading.Thread(target=self._say_hello, args=(group, last_round, True), daemon=True)
+        word.start()
+        word.join(GOODBYE_SECONDS)
 
     def _wait_for_turn(self, group: Group, last_round: int) -> tuple[Policy, int] | None:
         """The policy and round to go on with, once the pace allows it; None to end."""

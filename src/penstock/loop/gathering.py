@@ -102,9 +102,9 @@ class Gathering:
 
     def _set_aside_stale(self, step: int) -> None:
         for slot, rounds in self.intake.pending.items():
-            for round in [round for round in sorted(rounds) if round <= step]:
+            for round in sorted(rounds):
                 lag = step - self.intake.peek(slot, round).facts.version.step
                 if slot not in self.roster or round < self.roster[slot]:
                     self.intake.drop(slot, round, "not_rostered")
-                elif lag > self.pace.max_lag:
+                elif round <= step and lag > self.pace.max_lag:
                     self.intake.drop(slot, round, "stale")

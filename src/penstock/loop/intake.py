@@ -7,6 +7,7 @@ counted ways: used, duplicate, stale, not_rostered, misfit; or it is pending her
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -154,7 +155,8 @@ class Intake:
             self._count(place, slot, round, "duplicate")
             return
         if self._like is not None and not self._fits(rollout):
-            self._close(place, slot, round, "misfit")
+            # nothing vouches for its round: the slot's mark stays
+            self._count(place, slot, round, "misfit")
             return
         self.pending.setdefault(slot, {})[round] = (place, rollout)
 
@@ -175,7 +177,8 @@ class Intake:
 
 def open_intake(stream: Stream, run: str, ledger: Ledger) -> Intake:
     """Go on reading where the ledger ends."""
-    reader = RecordReader(stream, topics.experiences(run), _decode, ledger.position or None)
+    decode_ours = partial(_decode, run)
+    reader = RecordReader(stream, topics.experiences(run), decode_ours, ledger.position or None)
     accounted = {(partition, offset) for partition, offset in ledger.beyond}
     return Intake(
         reader, dict(ledger.marks), Counter(ledger.counts), accounted, dropped=list(ledger.dropped),
@@ -187,9 +190,18 @@ def pending_count(intake: Intake) -> int:
     return sum(len(rounds) for rounds in intake.pending.values())
 
 
-def _decode(frame: Frame) -> Rollout | Hello:
+def _decode(run: str, frame: Frame) -> Rollout | Hello:
     if frame.schema is Schema.ROLLOUT:
-        return Rollout.decode(frame)
+        rollout = Rollout.decode(frame)
+        _check_run(rollout.facts.run, run)
+        return rollout
     if frame.schema is Schema.HELLO:
-        return decode(frame, Hello)
+        hello = decode(frame, Hello)
+        _check_run(hello.run, run)
+        return hello
     raise Damaged(f"a {frame.schema.name.lower()} does not belong into a topic of experiences")
+
+
+def _check_run(found: str, run: str) -> None:
+    if found != run:
+        raise Damaged(f"the record belongs to run {found[:64]!r}, not to {run!r}")

@@ -4,6 +4,7 @@ Reads from: `metrics.*` and `commands.control`. Writes to: the run's folder (sta
 `penstock train` is a keeper in the foreground. Its workers end when it ends.
 """
 
+import contextlib
 import fcntl
 import signal
 import time
@@ -205,7 +206,7 @@ class Keeper:
         name = role if slot is None else f"{role}-{slot}"
         arguments = (role, self.folder.run) if slot is None else (role, self.folder.run, str(slot))
         group = self.spec.learner if role == "learner" else self.spec.actors
-        place = {"PENSTOCK_HOME": str(self.folder.home), "PENSTOCK_STREAM": self.spec.stream.url}
+        place = {"PENSTOCK_HOME": str(self.folder.home), "PENSTOCK_STREAM": self._stream.url}
         return WorkerSpec(name, arguments, self.folder.log_file(name), group.threads, group.nice, place)
 
     def _evaluate_if_due(self) -> None:
@@ -264,7 +265,9 @@ class Keeper:
         for reader in self._reports:
             for record, report in reader.read(256, wait):
                 if record.key == self.folder.run:
-                    self._take(report)
+                    # anybody may write into a shared topic: an odd report is passed over, nobody ends for it
+                    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+                        self._take(report)
             wait = 0.0
 
     def _take(self, report: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ class LearnerLoop:
             if rollouts is not None:
                 self._update(rollouts)
                 self._save_if_due()
-        self._save()
+        self._save(ask=False)
         self._saver.wait()
         if error := self._after_save():
             raise error
@@ -273,11 +273,16 @@ class LearnerLoop:
         if self._saver.finished():
             self._after_save()
 
-    def _save(self) -> None:
-        """Store a checkpoint in the background, after the one before it is done."""
+    def _save(self, ask: bool = True) -> None:
+        """Store a checkpoint in the background, after the one before it is done.
+
+        The last one does not ask whether this learner still leads: it must be saved also while brokers are
+        away, and one of a learner that was replaced is off the line.
+        """
         self._saver.wait()
         self._after_save()
-        self._publisher.check()
+        if ask:
+            self._publisher.check()
         learner = self._trainer.learner
         state = learner.save(since=self._store.rows_saved)
         head = msgspec.structs.replace(

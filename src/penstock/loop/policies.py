@@ -121,7 +121,7 @@ class Subscriber:
 
     def __init__(self, stream: Stream, run: str) -> None:
         self._reader = RecordReader(stream, topics.model_updates(run), _decode)
-        self._assembly = Assembly()
+        self._run, self._assembly = run, Assembly()
         self._log = Log(process="policies", run=run)
         self.newest: Policy | None = None
         self.loaded_after = 0.0
@@ -136,7 +136,9 @@ class Subscriber:
         before = self.version
         for _, value in self._reader.read(64, timeout):
             policy = self._assembled(value) if isinstance(value, Piece) else value
-            if policy is not None and policy.facts.version > self.version:
+            if policy is None or policy.facts.run != self._run:
+                continue
+            if policy.facts.version > self.version:
                 self.newest = policy
                 self.loaded_after = time.time() - policy.facts.published_at
         return self.version > before

@@ -23,6 +23,9 @@ FLOW = {
 }
 
 
+NO_OUTCOME = ("dead_letters", "pending", "received", "missed")
+
+
 class Endpoint:
     """Serves /metrics while a keeper runs; does nothing without a port."""
 
@@ -101,9 +104,17 @@ class _Collector:
             "penstock_rollouts", "Rollouts by what became of them.", labels=("run", "outcome")
         )
         for name, count in values.items():
-            if name.startswith("accounting/") and name != "accounting/dead_letters":
+            if name.startswith("accounting/") and name.removeprefix("accounting/") not in NO_OUTCOME:
                 family.add_metric((self._keeper.folder.run, name.removeprefix("accounting/")), count)
         yield family
+        yield self._counter(
+            "rollouts_received", "Rollouts read by the learner.", values.get("accounting/received", 0)
+        )
+        yield self._counter(
+            "rollouts_missed", "Records retention dropped unread.", values.get("accounting/missed", 0)
+        )
+        yield self._gauge("rollouts_pending", "Rollouts read and waiting for their update.",
+                          values.get("accounting/pending", 0))  # fmt: skip
         yield self._counter(
             "dead_letters", "Records that could not be read.", values.get("accounting/dead_letters", 0)
         )

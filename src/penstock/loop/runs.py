@@ -47,15 +47,18 @@ class RunFolder:
         self.logs = self.path / "logs"
 
     @classmethod
-    def create(cls, home: Path, spec: Spec, run: str | None = None) -> "RunFolder":
+    def create(cls, home: Path, spec: Spec, run: str | None = None, *, adopt: bool = False) -> "RunFolder":
         """A new pending run, kept by this process until another takes over; it appears whole or not at all.
 
-        Raises Conflict where `run` is given and exists.
+        Raises Conflict where `run` is given and exists, or where its shared store holds another run's
+        checkpoints already; `adopt` takes them over.
         """
         runs = home / "runs"
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             folder = cls(home, run or run_id(spec.environment.id, SystemRandom()))
+            if not adopt:
+                folder._refuse_old_checkpoints(spec.checkpoint.store)
             draft = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mode 700
             try:
                 folder._fill(draft, spec)
@@ -161,6 +164,14 @@ class RunFolder:
 
     def evaluations(self) -> list[dict[str, Any]]:
         return list(read_lines(self.evaluations_file))
+
+    def _refuse_old_checkpoints(self, store: str | None) -> None:
+        """A new run must not begin with the weights of an old one of its name."""
+        if store is not None and any((Path(store).expanduser() / self.run / "checkpoints").glob("[0-9]*")):
+            raise Conflict(
+                f"checkpoint.store {store} holds checkpoints of another run {self.run}; choose another name, "
+                f"or remove {Path(store) / self.run}"
+            )
 
     def _fill(self, draft: Path, spec: Spec) -> None:
         (draft / "logs").mkdir(mode=0o700)

@@ -32,7 +32,7 @@ class Used(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A rollout that was not learned from, and why: duplicate, stale, not_rostered."""
+    """A rollout that was not learned from, and why: duplicate, stale, not_rostered, misfit."""
 
     slot: int
     round: int

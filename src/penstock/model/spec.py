@@ -20,6 +20,12 @@ KAFKA_URL = re.compile(
 )
 """Brokers, and a prefix for the names of all topics; no password has a place in it."""
 
+
+def shown_url(url: str) -> str:
+    """A stream's address as it may be printed: what somebody took for the place of a password is left out."""
+    return re.sub(r"//[^/]*@", "//…@", url)
+
+
 Count = Annotated[int, Meta(ge=1)]
 Whole = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -162,7 +168,7 @@ class KafkaSpec(_Group, frozen=True, kw_only=True):
     compression: dict[str, Literal["none", "gzip", "snappy", "lz4", "zstd"]] = {}
     """Kind of topic (experiences, model_updates, history …) → compression; default none."""
 
-    max_record_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 30)] = 32 << 20
+    max_record_bytes: Annotated[int, Meta(ge=1 << 20, le=1 << 30)] = 32 << 20
     """The largest record a topic of ours takes; policies are cut into smaller ones anyway."""
 
     write_deadline: Seconds = 300.0
@@ -172,7 +178,8 @@ class KafkaSpec(_Group, frozen=True, kw_only=True):
     """Passed to every topic that is made, such as `segment.ms`."""
 
     options: dict[str, str | int | float | bool] = {}
-    """librdkafka options, such as `security.protocol`; secrets as `env:NAME` or `file:PATH`."""
+    """librdkafka options, such as `fetch.wait.max.ms`; secrets as `env:NAME` or `file:PATH`. What a host needs
+    to connect at all stands in the file that PENSTOCK_KAFKA_CONFIG names."""
 
 
 class StreamSpec(_Group, frozen=True, kw_only=True):
@@ -185,7 +192,8 @@ class StreamSpec(_Group, frozen=True, kw_only=True):
     """What a learner does when retention has dropped experience that its checkpoint still needs."""
 
     retention_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
-    """Experience kept, in bytes; what the oldest checkpoint needs is never dropped."""
+    """Experience kept, in bytes; embedded, what the oldest checkpoint needs is never dropped. Kafka: an equal
+    share of it in each partition."""
 
     retention_seconds: Seconds | None = None
     """Age at which experience is dropped; default: only `retention_bytes` counts."""

@@ -107,6 +107,10 @@ class Reader(Protocol):
 
 class Stream(Protocol):
     @property
+    def url(self) -> str:
+        """The address this process knows it by; a host may know the same brokers by another."""
+
+    @property
     def flow(self) -> Flow: ...
 
     @property

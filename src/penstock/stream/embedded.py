@@ -43,7 +43,7 @@ _EPOCHS_A_GENERATION = 1_000_000
 class EmbeddedStream:
     """A Stream; see stream.base for the promises. Any thread may use it; its handles are for one each."""
 
-    shared = False
+    url, shared = "embedded", False
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 from penstock.errors import ConfigError
 from penstock.model import topics
 from penstock.model.codec import MAGIC
-from penstock.model.spec import KAFKA_URL, KafkaSpec
+from penstock.model.spec import KAFKA_URL, KafkaSpec, shown_url
 from penstock.stream import kafka_options, kafka_questions, recovery
 from penstock.stream.base import Flow, Position, Record, TopicInfo, TopicPolicy
 from penstock.stream.kafka_claims import Claims
@@ -60,8 +60,10 @@ class KafkaStream:
     ) -> None:
         parts = KAFKA_URL.fullmatch(url)
         if parts is None:
-            raise ConfigError(f"{url!r} is not a stream; write kafka://HOST:PORT[,HOST:PORT][/PREFIX]")
-        self.flow = Flow()
+            raise ConfigError(
+                f"{shown_url(url)!r} is not a stream; write kafka://HOST:PORT[,HOST:PORT][/PREFIX]"
+            )
+        self.url, self.flow = url, Flow()
         self._prefix = f"{parts['prefix']}." if parts["prefix"] else ""
         options = kafka_options.load(spec, os.environ, on_event)
         self._clients = Clients(parts["brokers"], spec, options, on_event, question_seconds)

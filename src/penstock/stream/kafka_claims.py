@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from penstock.errors import ConfigError
 from penstock.stream.base import Position
 from penstock.stream.kafka_clients import Clients
 from penstock.stream.kafka_reader import Cursor
@@ -80,6 +81,11 @@ class Claims:
         end, deadline = self._end(), time.monotonic() + self._clients.question_seconds
         if end and self._cursor is None:
             self._cursor = self._open_cursor()
+            if any(offset > 0 for offset in self._cursor.next.values()):
+                raise ConfigError(
+                    "retention has dropped records of the topic claims, and with them who took which epoch; that "
+                    "topic must keep everything: cleanup.policy=delete, retention.ms=-1, retention.bytes=-1"
+                )
         while self._cursor is not None and behind(self._cursor.next, end):
             messages = self._cursor.take(1000, 0.25)
             fold(self._epochs, [message.value() or b"" for message in messages])

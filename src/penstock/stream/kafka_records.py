@@ -31,7 +31,8 @@ def partition_of(key: str, count: int) -> int:
 
 class _Facts(msgspec.Struct):
     run: str | None = None
-    version: tuple[int, int] | None = None
+    version: tuple[int, int] | str | None = None
+    """Reports write it as people do."""
 
 
 class _Columns(msgspec.Struct):
@@ -53,7 +54,8 @@ def headers_of(topic: str, value: bytes) -> Headers:
         if facts.run is not None:
             headers.setdefault("run", facts.run)
         if facts.version is not None:
-            headers["version"] = f"{facts.version[0]}.{facts.version[1]}"
+            told = facts.version
+            headers["version"] = told if isinstance(told, str) else f"{told[0]}.{told[1]}"
     return list(headers.items())
 
 

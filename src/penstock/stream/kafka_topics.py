@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def topic_config(policy: TopicPolicy, spec: KafkaSpec) -> Config:
-    """The policy in Kafka's words; `stream.kafka.topic_config` wins."""
+    """The policy in Kafka's words; `stream.kafka.topic_config` wins, but never drops what must be kept whole."""
     message = largest_message(spec)
     kept = policy.retention_bytes
     share = -1 if kept is None else max(1, kept // policy.partitions)
@@ -65,7 +65,12 @@ def topic_config(policy: TopicPolicy, spec: KafkaSpec) -> Config:
         config["flush.messages"] = "1"
     if spec.min_insync_replicas is not None:
         config["min.insync.replicas"] = str(spec.min_insync_replicas)
-    return config | {name: _text(value) for name, value in spec.topic_config.items()}
+    whole = policy == TopicPolicy(synced=True)
+    return config | {
+        name: _text(value)
+        for name, value in spec.topic_config.items()
+        if not (whole and name.startswith(("retention.", "cleanup.", "local.retention.")))
+    }
 
 
 def segment_bytes(retention: int, message: int) -> int:
