@@ -41,8 +41,9 @@ def train(
 
 def unmake(folder: RunFolder, spec: Spec, stream: Stream) -> None:
     """Take back a run that could not start: its folder, its name, and its topics if it made them."""
-    unregister(stream, folder.run, keep_topics=not spec.stream.kafka.create)
     shutil.rmtree(folder.path, ignore_errors=True)
+    with contextlib.suppress(PenstockError):  # why it could not start matters more
+        unregister(stream, folder.run, keep_topics=not spec.stream.kafka.create)
 
 
 def make(home: Path, spec: Spec, stream: Stream, name: str | None = None) -> tuple[RunFolder, RunRecord]:
