@@ -190,7 +190,9 @@ class LearnerLoop:
         recipe = self._recipes[0]
         wanted = [(used.slot, used.round) for used in recipe.used]
         if not self._intake.read_until(wanted):
-            reason = f"the log no longer holds its rollouts; {len(self._recipes)} recorded updates are given up"
+            reason = (
+                f"the log no longer holds its rollouts; {len(self._recipes)} recorded updates are given up"
+            )
             self._event("resume_not_exact", version=str(recipe.version), reason=reason)
             self._mind_the_gap()
             self._recipes.clear()
