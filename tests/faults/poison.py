@@ -35,12 +35,13 @@ OVERRIDES = {
 def poisoned(home: Path, broker: Broker, good: int, bad: int, updates: int, seed: int = 1) -> dict[str, int]:
     """Write `good` records (rounds, each doubled many times) with `bad` ones among them, then learn them all."""
     url = f"kafka://{broker.bootstrap}/poison-{time.time_ns()}"
-    spec = config.resolve("CartPole-v1", {**OVERRIDES, "stream.url": url, "stop.updates": updates})
+    place = {"stream.url": url, "checkpoint.store": str(home / "store")}
+    spec = config.resolve("CartPole-v1", {**OVERRIDES, **place, "stop.updates": updates})
     stream = KafkaStream(url, spec.stream.kafka)
     register(stream, RUN, spec)
     topic = f"{url.rpartition('/')[2]}.{topics.experiences(RUN)}"
     sent = _produce(broker, topic, list(_records(good, bad, updates, random.Random(seed))))
-    with role(home, "learner", RUN, "--stream", url) as learner:
+    with role(home, "learner", RUN, "--takeover", "--stream", url) as learner:
         said = learner.communicate(timeout=900)[0]
     assert learner.returncode == 0, said
     assert "refused" not in said, said
