@@ -25,8 +25,8 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 run: setup  ## train CartPole with two actors and watch (ONCE=1: end when it is solved)
 	$(BIN)/penstock train CartPole-v1 --actors 2 $(if $(ONCE),,--keep-going)
 
-test: setup  ## all tests
-	$(BIN)/python -m pytest
+test: setup  ## all tests, two files at a time (they mostly wait)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: setup  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .
