@@ -1,13 +1,22 @@
 """Commands that start and change runs; the other half of the command line."""
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from penstock.errors import ConfigError
 from penstock.flags import Json, Quiet, Set, StreamUrl, assignments
+
+if TYPE_CHECKING:
+    from penstock.model.commands import Verb
+    from penstock.model.run import RunStatus
+    from penstock.stream.base import Stream
+
+Here = Callable[[Path, "Stream"], "RunStatus"]
+"""Does a verb on this host, given its home and the run's stream."""
 
 
 def train(
@@ -103,7 +112,9 @@ def stop(run: str, /, *, stream: StreamUrl = None, json: Json = False) -> None:
 
     Example: `penstock stop cartpole-k3v9`
     """
-    _answer(json, stream, run, "stop")
+    from penstock.control import verbs
+
+    _answer(json, stream, run, "stop", lambda home, log: verbs.stop(home, run, log))
 
 
 def scale(run: str, /, *, actors: int, stream: StreamUrl = None, json: Json = False) -> None:
@@ -111,7 +122,11 @@ def scale(run: str, /, *, actors: int, stream: StreamUrl = None, json: Json = Fa
 
     Example: `penstock scale cartpole-k3v9 --actors 4`
     """
-    _answer(json, stream, run, "scale", actors=actors)
+    from penstock.control import verbs
+
+    _answer(
+        json, stream, run, "scale", lambda home, log: verbs.scale(home, run, actors, log), {"actors": actors}
+    )
 
 
 def set_(run: str, /, *assignment: str, stream: StreamUrl = None, json: Json = False) -> None:
@@ -121,12 +136,17 @@ def set_(run: str, /, *assignment: str, stream: StreamUrl = None, json: Json = F
     """
     if not assignment:
         raise ConfigError("say what to change, as in: penstock set RUN learning_rate=1e-4")
-    _answer(json, stream, run, "set", changes=assignments(list(assignment)))
+    from penstock.control import verbs
+
+    changes = assignments(list(assignment))
+    _answer(json, stream, run, "set", lambda home, log: verbs.tune(home, run, changes, log), changes)
 
 
 def checkpoint(run: str, /, *, stream: StreamUrl = None, json: Json = False) -> None:
     """Ask a live run for a checkpoint now."""
-    _answer(json, stream, run, "checkpoint")
+    from penstock.control import verbs
+
+    _answer(json, stream, run, "checkpoint", lambda home, log: verbs.checkpoint(home, run, log))
 
 
 def actor(run: str, /, *, slot: int | None = None, stream: StreamUrl = None) -> int:
@@ -205,8 +225,15 @@ class Face:
         return 1
 
 
-def _answer(json: bool, url: str | None, run: str, verb: str, **arguments: Any) -> None:
-    """Do a verb on a live run, or tell it to a keeper on another host; print what came of it."""
+def _answer(
+    json: bool,
+    url: str | None,
+    run: str,
+    verb: "Verb",
+    here: "Here",
+    arguments: Mapping[str, Any] | None = None,
+) -> None:
+    """Do a verb on a live run of this host, or tell it to a keeper on another; print what came of it."""
     from penstock import config
     from penstock.control import verbs
     from penstock.errors import NotFound
@@ -215,13 +242,12 @@ def _answer(json: bool, url: str | None, run: str, verb: str, **arguments: Any) 
 
     home = config.home()
     stream = open_stream(home, _stream_spec(run, url))
-    here = {"stop": verbs.stop, "scale": verbs.scale, "set": verbs.tune, "checkpoint": verbs.checkpoint}[verb]
     try:
-        status = here(home, run, stream=stream, **arguments)  # type: ignore[operator]  # each takes its own
+        status = here(home, stream)
     except NotFound:
         if not stream.shared:
             raise
-        verbs.tell(stream, run, verb, arguments.get("changes", arguments))  # type: ignore[arg-type]
+        verbs.tell(stream, run, verb, arguments or {})
         answer: Any = {"run": run, "told": verb}
         words = f"{run} was told to {verb}; its keeper is on another host"
     else:
@@ -265,5 +291,4 @@ def _role(role: str, run: str, url: str | None, *arguments: str) -> int:
     os.environ["PENSTOCK_HOME"] = str(config.home())
     os.environ["PENSTOCK_STREAM"] = url or _stream_spec(run, None).url
     os.environ.pop("PENSTOCK_PARENT", None)
-    code = worker.main([role, run, *arguments])
-    return 0 if code == Exit.DRAINED else code
+    return 0 if worker.main([role, run, *arguments]) in (Exit.FINISHED, Exit.DRAINED) else 1

@@ -14,7 +14,7 @@ import pytest
 
 import penstock as penstock_api
 from penstock.errors import ConfigError
-from penstock.loop.past import read_history
+from penstock.loop.recorded import read_history
 from penstock.model import topics
 from penstock.model.codec import Schema
 from penstock.model.history import lineage

@@ -20,7 +20,7 @@ KEPT_LOG_BYTES = 8 << 20
 FORMAT_SECONDS = 120.0
 
 SERVER_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC")
-"""SerialGC starts 0.7 s faster than G1. The full compiler stays: without it large records take 3 times as long."""
+"""SerialGC starts 0.7 s faster than G1. The full compiler stays: without it large records take about twice as long."""
 TOOL_JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOG4J = """status=error
 appender.console.type=Console

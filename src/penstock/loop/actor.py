@@ -22,9 +22,9 @@ from penstock.loop.journal import open_journal
 from penstock.loop.policies import Subscriber
 from penstock.loop.registry import RunRecord
 from penstock.model import topics
-from penstock.model.codec import Array, Frame, Schema, decode, encode
+from penstock.model.codec import Array, Schema, encode
 from penstock.model.policy import Policy
-from penstock.model.rollout import Block, Hello, Rollout, RolloutFacts
+from penstock.model.rollout import Block, Hello, Rollout, RolloutFacts, decode_experience
 from penstock.policy.acting import Acting
 from penstock.stream.base import Stream
 from penstock.stream.records import backwards
@@ -89,11 +89,11 @@ class Actor:
         return newest.facts.round
 
     def _written(self) -> Iterator[Rollout]:
-        found = backwards(self._stream, topics.experiences(self._run), str(self._slot), _rollout_or_hello)
-        for rollout in found:
+        found = backwards(self._stream, topics.experiences(self._run), str(self._slot), decode_experience)
+        for record in found:
             self._beat()
-            if rollout is not None:
-                yield rollout
+            if isinstance(record, Rollout):
+                yield record
 
     def _say_hello(self, group: Group, last_round: int, leaving: bool = False) -> None:
         hello = Hello(
@@ -241,13 +241,6 @@ def _epsilon(policy: Policy, slot: int) -> float:
     acting, others = policy.facts.acting, max(1, len(policy.facts.roster) - 1)
     place = sorted(policy.facts.roster).index(slot)
     return float(acting.get("epsilon", 0.0) ** (1.0 + acting.get("epsilon_spread", 0.0) * place / others))
-
-
-def _rollout_or_hello(frame: Frame) -> Rollout | None:
-    if frame.schema is Schema.HELLO:
-        decode(frame, Hello)
-        return None
-    return Rollout.decode(frame)
 
 
 def _chain(first: Rollout, rest: Iterator[Rollout]) -> Iterator[Rollout]:

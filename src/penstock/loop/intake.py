@@ -13,9 +13,9 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.model import topics
-from penstock.model.codec import Array, Frame, Schema, decode
+from penstock.model.codec import Array, Frame
 from penstock.model.history import Dropped
-from penstock.model.rollout import Block, Hello, Rollout, fits
+from penstock.model.rollout import Block, Hello, Rollout, decode_experience, fits
 from penstock.model.spaces import Spaces
 from penstock.stream.base import Position, Record, Stream
 from penstock.stream.records import RecordReader
@@ -191,17 +191,8 @@ def pending_count(intake: Intake) -> int:
 
 
 def _decode(run: str, frame: Frame) -> Rollout | Hello:
-    if frame.schema is Schema.ROLLOUT:
-        rollout = Rollout.decode(frame)
-        _check_run(rollout.facts.run, run)
-        return rollout
-    if frame.schema is Schema.HELLO:
-        hello = decode(frame, Hello)
-        _check_run(hello.run, run)
-        return hello
-    raise Damaged(f"a {frame.schema.name.lower()} does not belong into a topic of experiences")
-
-
-def _check_run(found: str, run: str) -> None:
-    if found != run:
-        raise Damaged(f"the record belongs to run {found[:64]!r}, not to {run!r}")
+    found = decode_experience(frame)
+    made_for = found.run if isinstance(found, Hello) else found.facts.run
+    if made_for != run:
+        raise Damaged(f"the record belongs to run {made_for[:64]!r}, not to {run!r}")
+    return found

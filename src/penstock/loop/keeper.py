@@ -59,6 +59,8 @@ class Keeper:
         """Mean returns so far, for the eye."""
         self.steps_per_second = 0.0
         """Lately: smoothed over some seconds."""
+        self.bytes_per_second = 0.0
+        """Read by the learner, lately."""
         self._stream, self._executor, self._watch = stream, executor, watch
         self._lock = _only_keeper(folder)
         self._supervised: dict[int, Supervised] = {}
@@ -287,6 +289,11 @@ class Keeper:
         """Smooth the rate, remember the return."""
         if (mean := report["values"].get("charts/episodic_return")) is not None:
             self.returns.append(mean)
+        before, now = self.report, report
+        if before and now["time"] > before["time"]:
+            read = [told["values"].get("stream/consumed_bytes", 0) for told in (before, now)]
+            flow = max(0, read[1] - read[0]) / (now["time"] - before["time"])  # a new learner counts from 0
+            self.bytes_per_second += (flow - self.bytes_per_second) * 0.1
         rate = report["values"]["charts/SPS"]
         self.steps_per_second += (rate - self.steps_per_second) * (0.1 if self.steps_per_second else 1.0)
 

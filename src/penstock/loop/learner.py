@@ -20,8 +20,8 @@ from penstock.loop.checkpoint import Checkpoint, CheckpointStore
 from penstock.loop.commands import CommandReader, actors_of
 from penstock.loop.gathering import Gathering
 from penstock.loop.intake import Ledger, open_intake, pending_count
-from penstock.loop.past import read_history
 from penstock.loop.policies import Publisher
+from penstock.loop.recorded import read_history
 from penstock.loop.registry import RunRecord
 from penstock.loop.reports import Reporter
 from penstock.loop.saving import Saver

@@ -12,17 +12,25 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.errors import ConfigError, NotFound
-from penstock.loop.past import read_history
 from penstock.loop.runs import RunFolder
 from penstock.model import topics
 from penstock.model.codec import Frame, Schema, decode_columns
-from penstock.model.history import Claim, Entry, Update, lineage
+from penstock.model.history import Claim, Entry, Update, decode_entry, lineage
 from penstock.model.version import Version
 from penstock.stream.base import Position, Stream
 from penstock.stream.records import RecordReader
 
 BATCH = 64
 """Rollouts read at a time: some may be megabytes."""
+
+
+def read_history(stream: Stream, run: str) -> list[Entry]:
+    """Every claim and update, oldest first."""
+    reader = RecordReader(stream, topics.history(run), decode_entry)
+    try:
+        return [entry for batch in reader.drain(1024) for _, entry in batch]
+    finally:
+        reader.close()
 
 
 class Place(msgspec.Struct, frozen=True):

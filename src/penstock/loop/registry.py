@@ -9,8 +9,8 @@ from penstock.model import topics
 from penstock.model.codec import Schema, decode, encode, open_frame
 from penstock.model.spec import Spec
 from penstock.stream.base import Position, Record, Stream, TopicPolicy
+from penstock.stream.shared import CLAIMS, SHARED
 
-DAY = 86_400.0
 FIRST_GUEST = 1000
 """Slots from here on are filled by actors that nobody of the run started (`penstock actor RUN`)."""
 HISTORY_BYTES = 64 << 20
@@ -29,23 +29,13 @@ class RunRecord(msgspec.Struct, frozen=True):
     """Whether its topics were deleted; the name is free again."""
 
 
-SHARED: dict[str, TopicPolicy] = {
-    topics.RUNS: TopicPolicy(compact=True, synced=True),
-    topics.COMMANDS: TopicPolicy(retention_seconds=365 * DAY, synced=True),
-    topics.METRICS_TRAINING: TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY),
-    topics.METRICS_ACTORS: TopicPolicy(retention_bytes=64 << 20, retention_seconds=7 * DAY),
-    topics.DEAD_LETTERS: TopicPolicy(retention_bytes=64 << 20, retention_seconds=30 * DAY),
-}
-"""Topics that all runs of a stream share."""
-
-
 def topics_of(run: str, spec: Spec) -> dict[str, TopicPolicy]:
     """Every topic a run needs, and how it is kept."""
     stream = spec.stream
     experiences = TopicPolicy(
         stream.retention_bytes, stream.retention_seconds, partitions=stream.kafka.partitions
     )
-    claims = {} if stream.url == "embedded" else {topics.CLAIMS: TopicPolicy(synced=True)}
+    claims = {} if stream.url == "embedded" else {topics.CLAIMS: CLAIMS}
     return {
         **SHARED,
         **claims,

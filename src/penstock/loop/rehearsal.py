@@ -13,10 +13,9 @@ from penstock.errors import NotFound, PenstockError
 from penstock.loop.recorded import BATCH
 from penstock.loop.trainer import Trainer
 from penstock.model import topics
-from penstock.model.codec import Frame, Schema, decode
 from penstock.model.history import Update, Used
 from penstock.model.policy import Policy
-from penstock.model.rollout import Hello, Rollout
+from penstock.model.rollout import Hello, Rollout, decode_experience
 from penstock.model.spaces import Spaces
 from penstock.model.version import Version
 from penstock.stream.base import Position, Stream
@@ -126,10 +125,6 @@ def first_spaces(stream: Stream, run: str) -> Spaces:
     finally:
         reader.close()
     raise NotFound(f"the log of {run} no longer says what its environment looks like, and no checkpoint does")
-
-
-def decode_experience(frame: Frame) -> Rollout | Hello:
-    return decode(frame, Hello) if frame.schema is Schema.HELLO else Rollout.decode(frame)
 
 
 def _named(used: Used) -> str:

@@ -51,11 +51,10 @@ def snapshot(keeper: "Keeper") -> Snapshot:
 
 def _stream_facts(keeper: "Keeper", values: dict[str, float]) -> dict[str, float]:
     """What the stream row shows."""
-    seconds = keeper.report.get("seconds") or 1.0
     waits = values.get("stream/waits", 0) + keeper.flow()["stream/actors/waits"]
     return {
         "lag": values.get("stream/lag", 0),
-        "bytes_per_second": values.get("stream/consumed_bytes", 0) / seconds,
+        "bytes_per_second": keeper.bytes_per_second,
         "dead_letters": values.get("accounting/dead_letters", 0),
         "waits": waits,
     }

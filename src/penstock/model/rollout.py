@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from penstock.errors import Damaged
-from penstock.model.codec import Array, Frame, Schema, decode_columns, encode_columns
+from penstock.model.codec import Array, Frame, Schema, decode, decode_columns, encode_columns
 from penstock.model.spaces import Spaces
 from penstock.model.version import Version
 
@@ -101,6 +101,15 @@ class Hello(msgspec.Struct, frozen=True):
     last_round: int = -1
     leaving: bool = False
     """A goodbye: nobody need wait for this slot any more."""
+
+
+def decode_experience(frame: Frame) -> Rollout | Hello:
+    """What a topic of experiences may hold; raise Damaged for anything else."""
+    if frame.schema is Schema.ROLLOUT:
+        return Rollout.decode(frame)
+    if frame.schema is Schema.HELLO:
+        return decode(frame, Hello)
+    raise Damaged(f"a {frame.schema.name.lower()} does not belong into a topic of experiences")
 
 
 @dataclass(slots=True)

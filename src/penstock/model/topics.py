@@ -8,6 +8,7 @@ DEAD_LETTERS = "dead_letters"
 CLAIMS = "claims"
 """Kafka only: who took which epoch."""
 OF_A_RUN = ("experiences", "model_updates", "history")
+"""Kinds of topics whose names end in a run's id."""
 SHARED = (RUNS, COMMANDS, METRICS_TRAINING, METRICS_ACTORS, DEAD_LETTERS, CLAIMS)
 
 

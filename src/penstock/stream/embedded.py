@@ -22,16 +22,11 @@ from penstock.stream.base import Buffer, Flow, Position, Reader, Record, TopicIn
 from penstock.stream.environment import Environment, LogFull
 from penstock.stream.layout import NEVER
 from penstock.stream.recovery import OnEvent
+from penstock.stream.shared import SHARED, policy_of
 from penstock.stream.wake import Listener
 
 CONTROL, COMMON = "control", "common"
 _SYNCED = (topics.RUNS, topics.COMMANDS)
-_OF_A_RUN = ("experiences", "model_updates", "history")
-_UNLESS_TOLD = {
-    name: TopicPolicy(retention_bytes=64 << 20)
-    for name in (topics.METRICS_TRAINING, topics.METRICS_ACTORS, topics.DEAD_LETTERS)
-}
-"""Policies of topics that are written before anybody made them: a dead letter must never fill the log."""
 _SPACE = "\0space"
 """What writers listen to that wait for room; no topic can have this name."""
 _REMOVED = NEVER
@@ -169,12 +164,11 @@ class EmbeddedStream:
 
     def _home(self, topic: str) -> str:
         """The environment that holds the topic."""
-        kind, _, run = topic.partition(".")
         if topic in _SYNCED:
             return CONTROL
-        if kind in _OF_A_RUN and run:
+        if (run := topics.run_of(topic)) is not None:
             return _run_folder(run)
-        if topic in _UNLESS_TOLD:
+        if topic in SHARED:
             return COMMON
         with self._environment(CONTROL).read() as txn:
             return COMMON if layout.find(txn, topic) is None else CONTROL
@@ -333,7 +327,7 @@ class EmbeddedReader:
 
 def _open(txn: layout.Transaction, home: Environment, topic: str) -> layout.Topic:
     """The topic, made anew where there is none or it was removed."""
-    policy, found = _UNLESS_TOLD.get(topic, TopicPolicy()), layout.find(txn, topic)
+    policy, found = policy_of(topic), layout.find(txn, topic)
     if found is None:
         return layout.make(txn, topic, policy, _first_offset(home))
     if found.swept == _REMOVED:

@@ -23,22 +23,14 @@ from penstock.stream.kafka_claims import Claims
 from penstock.stream.kafka_clients import Clients, Handle
 from penstock.stream.kafka_outlet import Outlet
 from penstock.stream.kafka_reader import Cursor, KafkaReader
-from penstock.stream.kafka_records import OF_A_RUN, partition_of
+from penstock.stream.kafka_records import partition_of
 from penstock.stream.kafka_topics import Topics, foreign
 from penstock.stream.kafka_writer import KafkaWriter, Partitions
 from penstock.stream.recovery import OnEvent
+from penstock.stream.shared import SHARED, policy_of
 
-CLAIMS = "claims"
 QUESTION_SECONDS = 60.0
 """How long a question about the log waits for brokers that are away."""
-_FRAMED = (topics.RUNS, topics.COMMANDS, topics.METRICS_TRAINING, topics.METRICS_ACTORS, topics.DEAD_LETTERS)
-_UNLESS_TOLD = {
-    CLAIMS: TopicPolicy(synced=True),
-    topics.METRICS_TRAINING: TopicPolicy(retention_bytes=64 << 20),
-    topics.METRICS_ACTORS: TopicPolicy(retention_bytes=64 << 20),
-    topics.DEAD_LETTERS: TopicPolicy(retention_bytes=64 << 20),
-}
-"""Policies of topics that are written before anybody made them."""
 
 
 class KafkaStream:
@@ -75,9 +67,9 @@ class KafkaStream:
         self._asker: Handle[Consumer] | None = None
         self._claims = Claims(
             self._clients,
-            lambda: self.end(CLAIMS),
-            lambda: self._cursor(CLAIMS),
-            lambda: self.writer(CLAIMS),
+            lambda: self.end(topics.CLAIMS),
+            lambda: self._cursor(topics.CLAIMS),
+            lambda: self.writer(topics.CLAIMS),
         )
 
     def ensure(self, topic: str, policy: TopicPolicy) -> None:
@@ -133,7 +125,7 @@ class KafkaStream:
         self._partitions.forget(topic)
 
     def remove_run(self, run: str) -> None:
-        for kind in OF_A_RUN:
+        for kind in topics.OF_A_RUN:
             self.remove(f"{kind}.{run}")
 
     def close(self) -> None:
@@ -157,7 +149,7 @@ class KafkaStream:
 
     def _make(self, topic: str) -> None:
         """A topic that is written before anybody made it."""
-        self.ensure(topic, _UNLESS_TOLD.get(topic, TopicPolicy()))
+        self.ensure(topic, policy_of(topic))
 
     def _outlet(self, topic: str) -> Outlet:
         """librdkafka compresses by producer, so each compression in use has one."""
@@ -185,7 +177,7 @@ class KafkaStream:
         return client
 
     def _check_content(self, topic: str) -> None:
-        if topic in _FRAMED or topic.partition(".")[0] in OF_A_RUN:
+        if topic in SHARED or topics.run_of(topic) is not None:
             newest = kafka_questions.last_values(self._clients, topic, self._name(topic), self.end(topic))
             if newest and not any(value.startswith(MAGIC) for value in newest):
                 raise foreign(self._name(topic), "its newest records are no frames of penstock")

@@ -6,11 +6,10 @@ import zlib
 import msgspec
 from confluent_kafka import Message
 
+from penstock.model import topics
 from penstock.model.codec import HEADER, MAGIC, Schema
 from penstock.stream.base import Record
 
-OF_A_RUN = ("experiences", "model_updates", "history")
-"""Kinds of topics whose names end in a run's id."""
 _OF_COLUMNS = (Schema.ROLLOUT, Schema.POLICY, Schema.PIECE)
 _FACTS_BYTES = 64 << 10
 """Larger heads of records are not looked into for the sake of a header."""
@@ -44,8 +43,8 @@ _facts, _columns = msgspec.json.Decoder(_Facts), msgspec.json.Decoder(_Columns)
 
 def headers_of(topic: str, value: bytes) -> Headers:
     """`schema`, `run` and `version` of a record of ours, for people and tools that do not know the frame."""
-    kind, _, run = topic.partition(".")
-    headers = {"run": run} if kind in OF_A_RUN and run else {}
+    run = topics.run_of(topic)
+    headers = {} if run is None else {"run": run}
     if value.startswith(MAGIC) and len(value) >= HEADER.size:
         schema = HEADER.unpack_from(value)[1]
         if schema in Schema._value2member_map_:
