@@ -1,0 +1,150 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Feed } from "./feed";
+
+class FakeSocket {
+	static all: FakeSocket[] = [];
+	readyState = 0;
+	sent: Record<string, unknown>[] = [];
+	onopen?: () => void;
+	onmessage?: (event: { data: string }) => void;
+	onclose?: (event: { code: number }) => void;
+	constructor() {
+		FakeSocket.all.push(this);
+	}
+	send(text: string) {
+		this.sent.push(JSON.parse(text));
+	}
+	close() {
+		this.readyState = 3;
+	}
+	open() {
+		this.readyState = 1;
+		this.onopen?.();
+	}
+	tell(message: object) {
+		this.onmessage?.({ data: JSON.stringify(message) });
+	}
+	drop(code: number) {
+		this.readyState = 3;
+		this.onclose?.({ code });
+	}
+}
+
+const newest = () => FakeSocket.all.at(-1) as FakeSocket;
+const WELCOME = { type: "welcome", feed: "f1", seq: 10, name: "owner", role: "admin" };
+
+function begin() {
+	const feed = new Feed({
+		open: () => new FakeSocket() as unknown as WebSocket,
+		address: "ws://here/api/v1/live",
+		token: () => "pst_secret",
+		backOff: () => 1,
+	});
+	feed.connect();
+	newest().open();
+	newest().tell(WELCOME);
+	return feed;
+}
+
+beforeEach(() => {
+	vi.useFakeTimers();
+	FakeSocket.all = [];
+});
+afterEach(() => vi.useRealTimers());
+
+test("the token travels in the first message and nowhere else", () => {
+	const feed = begin();
+	expect(newest().sent[0]).toEqual({ type: "hello", token: "pst_secret" });
+	expect(feed.status).toBe("open");
+	expect(feed.role).toBe("admin");
+});
+
+test("news reach those who listen to that run and kind", () => {
+	const feed = begin();
+	const one = vi.fn();
+	const all = vi.fn();
+	feed.listen("metrics", "a", one, () => {});
+	feed.listen("states", "*", all, () => {});
+	newest().tell({
+		type: "batch",
+		seq: 13,
+		messages: [
+			{ seq: 11, kind: "metrics", run: "a" },
+			{ seq: 12, kind: "metrics", run: "b" },
+			{ seq: 13, kind: "states", run: "b" },
+		],
+	});
+	expect(one).toHaveBeenCalledTimes(1);
+	expect(all).toHaveBeenCalledTimes(1);
+});
+
+test("a lost connection comes back and goes on from where it was", () => {
+	const feed = begin();
+	feed.listen(
+		"states",
+		"*",
+		() => {},
+		() => {},
+	);
+	newest().tell({ type: "batch", seq: 42, messages: [] });
+	newest().drop(1012);
+	expect(feed.status).toBe("offline");
+	vi.advanceTimersByTime(1000);
+	expect(FakeSocket.all).toHaveLength(2);
+	newest().open();
+	newest().tell({ ...WELCOME, seq: 50 });
+	expect(feed.status).toBe("open");
+	expect(newest().sent.at(-1)).toEqual({
+		type: "subscribe",
+		kinds: ["states"],
+		runs: "*",
+		since: 42,
+		feed: "f1",
+	});
+});
+
+test("a gap is told to those it concerns", () => {
+	const feed = begin();
+	const mine = vi.fn();
+	const other = vi.fn();
+	feed.listen("metrics", "a", () => {}, mine);
+	feed.listen("logs", "a", () => {}, other);
+	newest().tell({ type: "gap", seq: 60, kinds: ["metrics"], runs: ["a"], reason: "slow" });
+	expect(mine).toHaveBeenCalledTimes(1);
+	expect(other).not.toHaveBeenCalled();
+});
+
+test("a wrong token is not tried again and again", () => {
+	const feed = new Feed({
+		open: () => new FakeSocket() as unknown as WebSocket,
+		address: "",
+		token: () => "wrong",
+	});
+	feed.connect();
+	newest().open();
+	newest().drop(1008);
+	vi.advanceTimersByTime(60_000);
+	expect(feed.status).toBe("refused");
+	expect(FakeSocket.all).toHaveLength(1);
+});
+
+test("a connection that fell silent is given up", () => {
+	const feed = begin();
+	vi.advanceTimersByTime(20_000);
+	expect(newest().sent.at(-1)).toEqual({ type: "ping" });
+	vi.advanceTimersByTime(5000);
+	expect(feed.status).toBe("offline");
+});
+
+test("ending the last listener ends the subscription", () => {
+	const feed = begin();
+	const end = feed.listen(
+		"logs",
+		"a",
+		() => {},
+		() => {},
+	);
+	expect(newest().sent.at(-1)).toEqual({ type: "subscribe", kinds: ["logs"], runs: ["a"] });
+	end();
+	expect(newest().sent.at(-1)).toEqual({ type: "unsubscribe", kinds: ["logs"], runs: ["a"] });
+});

@@ -1,0 +1,72 @@
+import "@mantine/core/styles.css";
+import "./app.css";
+import { MantineProvider } from "@mantine/core";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { createRouter, RouterProvider } from "@tanstack/react-router";
+import { setNonce } from "get-nonce";
+import { StrictMode, useEffect, useRef, useSyncExternalStore } from "react";
+import { createRoot } from "react-dom/client";
+import { Problem } from "./api/client";
+import { onSession, token } from "./api/session";
+import { LiveFeed } from "./live/live";
+import { fetchPartsLater, routeTree } from "./routes";
+import { SignIn } from "./shell/SignIn";
+import { theme, variables } from "./theme";
+
+const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? "";
+setNonce(nonce); // for the styles that open dialogs add
+
+const queries = new QueryClient({
+	defaultOptions: {
+		queries: {
+			retry: (failures, error) =>
+				failures < 4 &&
+				!(error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429),
+			staleTime: 2000,
+			refetchOnWindowFocus: false,
+			networkMode: "always", // loopback works without a network
+		},
+		mutations: { networkMode: "always" },
+	},
+});
+
+const router = createRouter({ routeTree, defaultPreload: "intent" });
+
+declare module "@tanstack/react-router" {
+	interface Register {
+		router: typeof router;
+	}
+}
+
+function Page() {
+	const secret = useSyncExternalStore(onSession, token);
+	const was = useRef(secret !== null);
+	useEffect(() => {
+		if (secret) was.current = true;
+		else queries.clear(); // the next person may be another one
+	}, [secret]);
+	useEffect(() => (secret ? fetchPartsLater() : undefined), [secret]);
+	if (secret === null) return <SignIn expired={was.current} />;
+	return (
+		<LiveFeed key={secret}>
+			<RouterProvider router={router} />
+		</LiveFeed>
+	);
+}
+
+const root = document.getElementById("root");
+if (root)
+	createRoot(root).render(
+		<StrictMode>
+			<MantineProvider
+				theme={theme}
+				cssVariablesResolver={variables}
+				defaultColorScheme="auto"
+				getStyleNonce={() => nonce}
+			>
+				<QueryClientProvider client={queries}>
+					<Page />
+				</QueryClientProvider>
+			</MantineProvider>
+		</StrictMode>,
+	);
