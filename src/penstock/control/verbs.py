@@ -1,4 +1,8 @@
-"""Train, resume, stop, scale and tune runs. Faces (the command line, Python) are thin around these."""
+"""The verbs: what may be asked of a run, when, and the command that says so.
+
+Written once: the server's commander and the command line without a server both plan with these, then
+give the command to the log. Keeping a run in the foreground (`train`, `resume`) is here too.
+"""
 
 import contextlib
 import shutil
@@ -12,22 +16,93 @@ from penstock.algorithms.settings import Settings, read
 from penstock.config import files
 from penstock.errors import ConfigError, Conflict, Damaged, NotFound, PenstockError, Unavailable, nearest
 from penstock.executors.base import Executor
-from penstock.loop.commands import MOST_ACTORS, give
+from penstock.loop.commands import give
 from penstock.loop.keeper import Keeper, Watcher
 from penstock.loop.registry import RunRecord, find, register, registered, unregister
 from penstock.loop.runs import RunFolder
-from penstock.model.commands import Verb, command
-from penstock.model.run import LIVE, RunState, RunStatus
+from penstock.model.commands import MOST_ACTORS, Command, Verb, command
+from penstock.model.run import LIVE, Labels, RunState, RunStatus
 from penstock.model.spec import Spec
 from penstock.stream.base import Stream
 
+_S = RunState
+ALLOWED: dict[Verb, frozenset[RunState]] = {
+    "stop": frozenset({_S.PENDING, _S.RUNNING, _S.PAUSED, _S.STOPPING, _S.INTERRUPTED}),
+    "pause": frozenset({_S.PENDING, _S.RUNNING}),
+    "resume": frozenset({_S.PAUSED, _S.STOPPED, _S.DONE, _S.FAILED, _S.INTERRUPTED}),
+    "scale": frozenset({_S.PENDING, _S.RUNNING, _S.PAUSED}),
+    "set": frozenset({_S.PENDING, _S.RUNNING, _S.PAUSED}),
+    "checkpoint": frozenset({_S.RUNNING, _S.PAUSED}),
+    "evaluate": frozenset(RunState),
+    "label": frozenset(RunState),
+    "delete": frozenset({_S.PAUSED, _S.STOPPED, _S.DONE, _S.FAILED, _S.INTERRUPTED}),
+}
+"""Verb → the states of a run in which it makes sense."""
+
+_FIXES: dict[Verb, str] = {
+    "stop": "it has ended already",
+    "pause": "only a running run can be paused",
+    "resume": "only a run that is paused or has ended can be resumed; stop it first: penstock stop {run}",
+    "scale": "only a live run can be scaled; resume it first: penstock resume {run}",
+    "set": "only a live run can be changed; resume it first: penstock resume {run}",
+    "checkpoint": "only a running run can be asked for a checkpoint; its last one is kept",
+    "delete": "stop it first: penstock stop {run}",
+}
+
+
+# -- planning: pure but for plugins ----------------------------------------------------------------
+
+
+def check_state(run: str, state: RunState, verb: Verb) -> None:
+    """Raise Conflict, with what to do instead, where a run in this state cannot be asked that."""
+    if state not in ALLOWED[verb]:
+        raise Conflict(f"run {run} is {state}; {_FIXES[verb].format(run=run)}")
+
+
+def scaled(*, actors: int | None = None, learner: int | None = None) -> dict[str, Any]:
+    """The arguments of a `scale`; raise ConfigError out of range."""
+    if actors is not None and not 0 <= actors <= MOST_ACTORS:
+        raise ConfigError(f"a run has 0 to {MOST_ACTORS} actors, not {actors}")
+    if learner is not None and learner not in (0, 1):
+        raise ConfigError(f"a run has 0 or 1 learner, not {learner}")
+    if actors is None and learner is None:
+        raise ConfigError("say what to scale, as in: penstock scale RUN --actors 4")
+    return {name: count for name, count in (("actors", actors), ("learner", learner)) if count is not None}
+
+
+def changed(spec: Spec, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a `set`; raise ConfigError for a setting that is unknown, wrong or not live."""
+    kind: type[Settings] = plugins.load("settings", spec.algorithm)
+    values = {}
+    for key, value in changes.items():
+        name = key.removeprefix(f"{spec.algorithm}.")
+        if name not in spec.settings:
+            raise ConfigError(f"{spec.algorithm} has no setting {name!r}{nearest(name, spec.settings)}")
+        if name not in kind.live:
+            live = ", ".join(sorted(kind.live))
+            raise ConfigError(f"{name} cannot change while a run goes on; these can: {live}")
+        values[name] = files.scalar(value, key) if isinstance(value, str) else value
+    read(kind, {**spec.settings, **values}, spec.algorithm)
+    return values
+
+
+def with_stop(spec: Spec, stop: Mapping[str, Any]) -> Spec:
+    """The spec of a resumed run: only its stop conditions (and what to do about a gap) may change."""
+    overrides = {f"stop.{name}": value for name, value in stop.items()}
+    return config.resolve(config.to_mapping(spec), overrides) if overrides else spec
+
+
+# -- without a server ------------------------------------------------------------------------------
+
 
 def train(
-    home: Path, spec: Spec, stream: Stream, executor: Executor, watch: Watcher, name: str | None = None
-) -> RunStatus:
+    home: Path, spec: Spec, stream: Stream, executor: Executor, watch: Watcher, name: str | None = None,
+    labels: Labels | None = None,
+) -> RunStatus:  # fmt: skip
     """Make a run and keep it until it ends. A run whose settings turn out wrong leaves nothing behind."""
-    folder, record = make(home, spec, stream, name)
+    folder, record = make(home, spec, stream, name, labels)
     try:
+        give(stream, command(folder.run, "start", {"spec": config.to_mapping(spec)}))
         keeper = Keeper(folder, record, stream, executor, watch)
     except PenstockError:
         unmake(folder, spec, stream)
@@ -46,11 +121,13 @@ def unmake(folder: RunFolder, spec: Spec, stream: Stream) -> None:
         unregister(stream, folder.run, keep_topics=not spec.stream.kafka.create)
 
 
-def make(home: Path, spec: Spec, stream: Stream, name: str | None = None) -> tuple[RunFolder, RunRecord]:
+def make(
+    home: Path, spec: Spec, stream: Stream, name: str | None = None, labels: Labels | None = None
+) -> tuple[RunFolder, RunRecord]:
     """A folder and topics for a new run; nothing stays where either cannot be had."""
     taken = set(registered(stream)) if stream.shared else set()
     while True:
-        folder = RunFolder.create(home, spec, name)
+        folder = RunFolder.create(home, spec, name, labels=labels)
         try:
             if folder.run not in taken:
                 if not stream.shared:
@@ -73,63 +150,68 @@ def resume(
     """Go on exactly where the run's newest checkpoint and log end; only stop conditions may change."""
     folder = _opened(home, run, stream)
     status = folder.status()
-    if status.state in LIVE:
-        raise Conflict(f"run {run} is {status.state}; stop it first: penstock stop {run}")
+    check_state(run, status.state, "resume")
+    if folder.kept():  # paused, its keeper waits
+        return _give(folder, stream, "resume")
     spec = folder.spec()
     if overrides:
-        spec = _with_stop(spec, overrides)
+        spec = _with_overrides(spec, overrides)
         folder.save_spec(spec)
     if status.state is RunState.INTERRUPTED:  # write down what its keeper no longer could
         folder.save_status(status)
-    return Keeper(folder, _told(stream, run, spec), stream, executor, watch).run()
+    record = told(stream, run, spec)
+    give(stream, command(run, "resume"))
+    return Keeper(folder, record, stream, executor, watch).run()
 
 
 def stop(home: Path, run: str, stream: Stream, patience_seconds: float = 90.0) -> RunStatus:
     """Ask a live run to drain, save and end; return once it has."""
-    folder = _live(home, run)
-    give(stream, command(run, "stop"))
+    folder = RunFolder.open(home, run)
+    state = folder.status().state
+    check_state(run, state, "stop")
+    _give(folder, stream, "stop")
+    if not folder.kept():
+        status = folder.status()
+        if status.state is not RunState.STOPPED:
+            folder.conclude(status.to(RunState.STOPPED, "stopped while no process of it ran"))
     until = time.monotonic() + patience_seconds
-    while (status := folder.status()).state in LIVE:
+    while folder.kept():
         if time.monotonic() > until:
             raise Unavailable(
-                f"run {run} is still {status.state} after {patience_seconds:g} s; see: penstock logs {run}"
+                f"run {run} is still {folder.status().state} after {patience_seconds:g} s; see: penstock logs {run}"
             )
         time.sleep(0.05)
-    return status
+    return folder.status()
 
 
-def scale(home: Path, run: str, actors: int, stream: Stream) -> RunStatus:
-    """Change the number of actors of a live run."""
-    if not 0 <= actors <= MOST_ACTORS:
-        raise ConfigError(f"a run has 0 to {MOST_ACTORS} actors, not {actors}")
-    return _tell(home, run, stream, "scale", {"actors": actors})
+def ask(
+    home: Path, run: str, stream: Stream, verb: Verb, arguments: Mapping[str, Any] | None = None
+) -> RunStatus:
+    """Give a command to a live run of this host, where its state allows it; return at once."""
+    folder = RunFolder.open(home, run)
+    check_state(run, folder.status().state, verb)
+    words = dict(arguments or {})
+    return _give(folder, stream, verb, changed(folder.spec(), words) if verb == "set" else words)
 
 
-def tune(home: Path, run: str, changes: Mapping[str, Any], stream: Stream) -> RunStatus:
-    """Change hyperparameters of a live run from its next update on."""
-    folder = _live(home, run)
-    return _tell(home, run, stream, "set", checked_changes(folder.spec(), changes))
+def delete(home: Path, run: str, stream: Stream) -> None:
+    """Remove a run that has ended: its topics, its folder with all checkpoints, its name."""
+    folder = RunFolder.open(home, run)
+    check_state(run, folder.status().state, "delete")
+    if folder.kept():
+        raise Conflict(f"run {run} is paused and has a keeper; {_FIXES['delete'].format(run=run)}")
+    give(stream, command(run, "delete"))
+    remove(folder, stream)
 
 
-def checkpoint(home: Path, run: str, stream: Stream) -> RunStatus:
-    """Ask a live run for a checkpoint now."""
-    return _tell(home, run, stream, "checkpoint", {})
-
-
-def checked_changes(spec: Spec, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes as the learner takes them; raise ConfigError for one that is unknown, wrong or not live."""
-    kind: type[Settings] = plugins.load("settings", spec.algorithm)
-    values = {}
-    for key, value in changes.items():
-        name = key.removeprefix(f"{spec.algorithm}.")
-        if name not in spec.settings:
-            raise ConfigError(f"{spec.algorithm} has no setting {name!r}{nearest(name, spec.settings)}")
-        if name not in kind.live:
-            live = ", ".join(sorted(kind.live))
-            raise ConfigError(f"{name} cannot change while a run goes on; these can: {live}")
-        values[name] = files.scalar(value, key)
-    read(kind, {**spec.settings, **values}, spec.algorithm)
-    return values
+def remove(folder: RunFolder, stream: Stream) -> None:
+    """What `delete` does; may be repeated after a crash. The folder goes last: it is the truth."""
+    unregister(stream, folder.run)
+    doomed = folder.path.with_name(f".deleted-{folder.run}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    if folder.path.exists():
+        folder.path.rename(doomed)  # gone for everybody at once
+        shutil.rmtree(doomed, ignore_errors=True)
 
 
 def is_registered(stream: Stream, run: str) -> bool:
@@ -148,7 +230,16 @@ def remove_topics(home: Path, run: str, stream: Stream) -> None:
 def tell(stream: Stream, run: str, verb: Verb, arguments: Mapping[str, Any]) -> None:
     """Give a command to a run whose keeper is on another host; raise NotFound for an unknown run."""
     spec = find(stream, run).spec
-    give(stream, command(run, verb, **(checked_changes(spec, arguments) if verb == "set" else arguments)))
+    give(stream, command(run, verb, changed(spec, arguments) if verb == "set" else dict(arguments)))
+
+
+def told(stream: Stream, run: str, spec: Spec, commands: dict[int, int] | None = None) -> RunRecord:
+    """The run as the stream knows it, told anew where its spec changed or its record was lost."""
+    try:
+        known = find(stream, run)
+    except (NotFound, Damaged):
+        return register(stream, run, spec, commands)
+    return known if known.spec == spec else register(stream, run, spec, known.commands)
 
 
 def _opened(home: Path, run: str, stream: Stream) -> RunFolder:
@@ -169,34 +260,18 @@ def _opened(home: Path, run: str, stream: Stream) -> RunFolder:
     return folder
 
 
-def _live(home: Path, run: str) -> RunFolder:
-    folder = RunFolder.open(home, run)
-    status = folder.status()
-    if status.state not in LIVE:
-        raise Conflict(f"run {run} is {status.state}; only a live run can be changed (penstock resume {run})")
-    return folder
-
-
-def _tell(home: Path, run: str, stream: Stream, verb: Verb, arguments: Mapping[str, Any]) -> RunStatus:
-    folder = _live(home, run)
-    give(stream, command(run, verb, **arguments))
+def _give(
+    folder: RunFolder, stream: Stream, verb: Verb, arguments: dict[str, Any] | None = None
+) -> RunStatus:
+    given: Command = command(folder.run, verb, arguments)
+    give(stream, given)
     return folder.status()
 
 
-def _told(stream: Stream, run: str, spec: Spec) -> RunRecord:
-    """The run as the stream knows it, told anew where its spec changed or its record was lost."""
-    try:
-        known = find(stream, run)
-    except (NotFound, Damaged):
-        return register(stream, run, spec)
-    return known if known.spec == spec else register(stream, run, spec, known.commands)
-
-
-def _with_stop(spec: Spec, overrides: Mapping[str, Any]) -> Spec:
+def _with_overrides(spec: Spec, overrides: Mapping[str, Any]) -> Spec:
     for key in overrides:
         if not key.startswith("stop.") and key != "stream.on_gap":
             raise ConfigError(
                 f"a resumed run keeps its spec; only stop.* and stream.on_gap may change, not {key}"
             )
-    mapping = config.to_mapping(spec)
-    return config.resolve(mapping, overrides)
+    return config.resolve(config.to_mapping(spec), overrides)

@@ -179,7 +179,7 @@ class CheckpointStore:
 
     def _prune(self) -> None:
         """Keep the newest, the best and what a fork began with; drop replay chunks nobody refers to."""
-        spared = {named(self._folder / "best"), named(self._folder / PINNED)}
+        spared = {named(self._folder / "best"), *map(named, self._folder.glob(f"{PINNED}*"))}
         for version in self.versions()[self._keep :]:
             # epoch 0 is a fork's beginning: its log goes on from there, and nothing else brings it back
             if version not in spared and version.epoch > 0:

@@ -148,18 +148,36 @@ def evaluate(
     )
 
 
-def evaluate_checkpoint(folder: RunFolder, checkpoint: Version, episodes: int) -> Evaluation:
-    """Evaluate, write it down in `evaluations.jsonl`, and name the checkpoint `best` where it is."""
-    folder.pinned_file.write_text(f"{checkpoint}\n")  # so that it is not let go meanwhile
+def evaluate_checkpoint(
+    folder: RunFolder, checkpoint: Version, episodes: int, seed: int | None = None, id: str | None = None
+) -> Evaluation:
+    """Evaluate, write it down in `evaluations.jsonl`, and name the checkpoint `best` where it is.
+
+    One that a command asked for has that command's id and its own seed; it names no best, because only
+    evaluations on the same episodes can be compared.
+    """
+    pin = folder.pinned_file if id is None else folder.pinned_file.with_name(f"pinned-{id}")
+    pin.write_text(f"{checkpoint}\n")  # so that it is not let go meanwhile
     try:
-        result = evaluate(folder, checkpoint, episodes, folder.spec().seed)
+        result = evaluate(folder, checkpoint, episodes, folder.spec().seed if seed is None else seed)
     finally:
-        folder.pinned_file.unlink(missing_ok=True)
+        pin.unlink(missing_ok=True)
+    asked = {} if id is None else {"id": id}
+    earlier = folder.evaluations()
+    if id is not None and any(line.get("id") == id for line in earlier):
+        return result  # a server that was killed meanwhile had asked before
+    append_line(folder.evaluations_file, {"time": time.time(), **asked, **msgspec.to_builtins(result)})
+    if id is None:
+        _name_best(folder, checkpoint, result, earlier)
+    return result
+
+
+def _name_best(
+    folder: RunFolder, checkpoint: Version, result: Evaluation, earlier: list[dict[str, Any]]
+) -> None:
+    """Of equals the newer one has seen more; one that was let go meanwhile cannot be the best."""
     best = folder.best()
-    earlier = [line.get("mean") for line in folder.evaluations() if line.get("checkpoint") == str(best)]
-    known = earlier[-1] if best is not None and earlier else None
-    append_line(folder.evaluations_file, {"time": time.time(), **msgspec.to_builtins(result)})
-    # of equals the newer one has seen more; one that was let go meanwhile cannot be the best
+    means = [line.get("mean") for line in earlier if line.get("checkpoint") == str(best) and "id" not in line]
+    known = means[-1] if best is not None and means else None
     if checkpoint in folder.checkpoints() and (known is None or result.mean >= known):
         folder.save_best(checkpoint)
-    return result

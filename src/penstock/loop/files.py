@@ -12,20 +12,22 @@ from penstock.errors import Damaged
 T = TypeVar("T")
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path`: a reader, also after a crash or power loss, sees the old content or the new."""
+def write_atomically(path: Path, content: bytes, synced: bool = True) -> None:
+    """Replace `path`: a reader, after a crash and if `synced` after power loss, sees the old content or the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if synced:
+        sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:

@@ -4,11 +4,10 @@ Reads from: `metrics.*` and `commands.control`. Writes to: the run's folder (sta
 `penstock train` is a keeper in the foreground. Its workers end when it ends.
 """
 
-import contextlib
 import fcntl
+import os
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TextIO
 
@@ -17,25 +16,24 @@ import msgspec
 from penstock.errors import Conflict, Unavailable
 from penstock.executors.base import Executor, Exit, Worker, WorkerSpec
 from penstock.loop.beat import Pulse
-from penstock.loop.commands import CommandReader, actors_of
-from penstock.loop.metrics import MetricsWriter
+from penstock.loop.commands import CommandReader
+from penstock.loop.evaluator import LAST_SECONDS, Evaluator
+from penstock.loop.files import write_atomically
+from penstock.loop.hearing import Hearing, actor_row
+from penstock.loop.presence import server_of
 from penstock.loop.processes import identify
 from penstock.loop.prometheus import Endpoint
 from penstock.loop.registry import RunRecord
 from penstock.loop.runs import RunFolder
 from penstock.loop.supervise import Fault, Supervised
-from penstock.model import topics
-from penstock.model.codec import Frame, decode
+from penstock.model.commands import LIFECYCLE, Command, Desired
 from penstock.model.run import RunState, RunStatus
 from penstock.stream.base import Stream
-from penstock.stream.records import RecordReader
 
 TICK_SECONDS = 0.05
 STATUS_SECONDS = 1.0
 DRAIN_SECONDS = 60.0
 ACTOR_DRAIN_SECONDS = 3.0
-LAST_EVALUATION_SECONDS = 60.0
-RETURNS_SHOWN = 1000
 
 Watcher = Callable[["Keeper"], None]
 """Shown the keeper several times a second: the display, or nothing."""
@@ -45,29 +43,21 @@ class Keeper:
     """Keeps one run going until it is done, stopped, or cannot go on."""
 
     def __init__(
-        self, folder: RunFolder, record: RunRecord, stream: Stream, executor: Executor, watch: Watcher
-    ) -> None:
+        self, folder: RunFolder, record: RunRecord, stream: Stream, executor: Executor, watch: Watcher,
+        *, managed: bool = False,
+    ) -> None:  # fmt: skip
         spec = record.spec
         self.folder, self.spec = folder, spec
         self.status: RunStatus = folder.stored_status()
-        self.report: dict[str, Any] = {}
-        """The learner's newest report."""
-        self.actors: dict[int, dict[str, Any]] = {}
-        """The newest report of each slot, guests included."""
         self.events: list[dict[str, Any]] = []
-        self.returns: deque[float] = deque(maxlen=RETURNS_SHOWN)
-        """Mean returns so far, for the eye."""
-        self.steps_per_second = 0.0
-        """Lately: smoothed over some seconds."""
-        self.bytes_per_second = 0.0
-        """Read by the learner, lately."""
         self._stream, self._executor, self._watch = stream, executor, watch
         self._lock = _only_keeper(folder)
         self._supervised: dict[int, Supervised] = {}
         self._leaving: dict[Worker, float] = {}
         """Actors that were asked to end, and until when they may take their time."""
-        self._evaluator: Worker | None = None
-        self._evaluated_at = time.monotonic()
+        self._managed = managed
+        """Whether a server started it: it may go on without one for a while, and is handed back after that."""
+        self._served_at = time.monotonic()
         self._saved_at = 0.0
         self._restarts_before = self.status.restarts
         self._interrupts = 0
@@ -77,15 +67,14 @@ class Keeper:
         """The learner that was asked to end."""
         self._failure: str | None = None
         self._stop_reason: str | None = None
-        self._commands = CommandReader(stream, folder.run, record.commands)
-        self._wanted = self._count_wanted()
-        self._reports = [
-            RecordReader(stream, topic, _decode_report, stream.end(topic))
-            for topic in (topics.METRICS_TRAINING, topics.METRICS_ACTORS)
-        ]
-        self._metrics = MetricsWriter(folder.path, spec.tensorboard)
+        self._commands = CommandReader(stream, folder.run, record.commands, spec.actors.count)
+        self._commands.catch_up()
+        self._honoured = self._commands.desired.command
+        """The last word on whether to go on that this keeper followed; one that came while it ended is not."""
+        self.heard = Hearing(stream, folder, spec.tensorboard, self._told)
         self._endpoint = Endpoint(self, spec.prometheus)
-        self._learner = Supervised(executor, self._worker("learner"), spec.learner.restarts)
+        self._learner = self._new_learner()
+        self._evaluator = Evaluator(executor, folder, spec.evaluation, self._place())
 
     # -- the main path ---------------------------------------------------------------------------
 
@@ -94,8 +83,9 @@ class Keeper:
         self._listen_to_signals()
         now = time.time()
         self.status = msgspec.structs.replace(
-            self.status, keeper=identify(), started_at=self.status.started_at or now, ended_at=None
-        )
+            self.status, keeper=identify(), started_at=self.status.started_at or now, ended_at=None,
+            managed=self._managed,
+        )  # fmt: skip
         self._become(RunState.RUNNING)
         if self._endpoint.address:
             self._event("keeper", "prometheus", address=self._endpoint.address)
@@ -109,7 +99,7 @@ class Keeper:
             raise
         finally:
             self._endpoint.close()
-            self._metrics.close()
+            self.heard.close()
             self._lock.close()
         return self.status
 
@@ -117,13 +107,13 @@ class Keeper:
         """Once: drain, save and end. Twice: end now."""
         self._interrupts += 1
         if self._interrupts == 1:
-            self.stop("interrupted by Ctrl-C")
+            self.stop("the server was shut down" if self._managed else "interrupted by Ctrl-C")
 
     def stop(self, reason: str) -> None:
         """Let the learner save its work, then end."""
         if self._stop_reason is None:
             self._stop_reason = reason
-            if self.status.state is RunState.RUNNING:
+            if self.status.state in (RunState.RUNNING, RunState.PAUSED):
                 self._become(RunState.STOPPING, reason)
             self._stop_began = time.monotonic()
             self._ask_learner()
@@ -135,6 +125,10 @@ class Keeper:
             self._asked.stop()
 
     @property
+    def _desired(self) -> Desired:
+        return self._commands.desired
+
+    @property
     def restarts(self) -> int:
         """Of actors and learner, since the run began."""
         return (
@@ -143,35 +137,34 @@ class Keeper:
             + sum(item.restarts for item in self._supervised.values())
         )
 
-    def flow(self) -> dict[str, float]:
-        """What all actors together sent through the stream since they started."""
-        flows = [report["stream"] for report in self.actors.values() if "stream" in report]
-        names = ("produced_records", "produced_bytes", "waits", "waited_seconds")
-        return {f"stream/actors/{name}": sum(flow[name] for flow in flows) for name in names}
-
     def _tick(self) -> None:
-        self._read_reports()
+        self.heard.listen(TICK_SECONDS)
         self._obey()
         if self._stop_reason is not None:
             self._ask_learner()
         self._fit_actors()
         for supervised in (self._learner, *self._supervised.values()):
-            if self._stop_reason is None and (fault := supervised.tick()):
+            if self._stop_reason is None and (fault := self._look_after(supervised)):
                 self._note_fault(fault)
+        self._fit_learner()
+        self._rest_without_learner()
         for worker, until in list(self._leaving.items()):
             if worker.poll() is not None or time.monotonic() > until:
                 worker.kill()
                 del self._leaving[worker]
-        self._evaluate_if_due()
+        self._evaluator.tick(None if self._stop_reason else self.heard.report.get("checkpoint"))
         if time.monotonic() - self._saved_at > STATUS_SECONDS:
+            self._mind_the_folder()
             self._save_status()
+            self._save_actors()
+            self._mind_the_server()
         self._watch(self)
 
     def _over(self) -> bool:
         if self._interrupts > 1 or self._learner.ended not in (None, Exit.REPLACED):
             return True
         if self._learner.ended == Exit.REPLACED:  # somebody else's learner leads now; its actors stay ours
-            return self._stop_reason is not None or bool(self.report.get("final"))
+            return self._stop_reason is not None or bool(self.heard.report.get("final"))
         if self._stop_reason is None:
             return False
         worker = self._learner.worker
@@ -182,19 +175,59 @@ class Keeper:
 
     def _fit_actors(self) -> None:
         """Start actors that are wanted, let go of those that are not."""
-        for slot in [slot for slot in self._supervised if slot >= self._wanted]:
+        wanted = self._desired.actors
+        for slot in [slot for slot in self._supervised if slot >= wanted]:
             leaving = self._supervised.pop(slot)
             self._restarts_before += leaving.restarts
             if leaving.worker is not None:
                 leaving.worker.stop()
                 self._leaving[leaving.worker] = time.monotonic() + ACTOR_DRAIN_SECONDS
-        for slot in range(self._wanted):
+        for slot in range(wanted):
             if slot not in self._supervised and self._stop_reason is None:
                 pulse = Pulse(self.folder.path / "beats" / str(slot))
                 self._supervised[slot] = Supervised(
                     self._executor, self._worker("actor", slot), self.spec.actors.restarts, pulse,
                     self.spec.environment.step_limit_seconds, may_end=False,
                 )  # fmt: skip
+
+    def _fit_learner(self) -> None:
+        """Park the learner where none is wanted: it saves its work and ends; the actors wait for the next."""
+        learner = self._learner
+        if self._stop_reason is None and self._desired.learner == 0:
+            self._ask_learner()
+        if learner.ended == Exit.DRAINED and self._stop_reason is None and self._asked is not None:
+            self._restarts_before += learner.restarts
+            self._learner, self._asked = self._new_learner(), None
+            self._event("keeper", "learner_parked")
+
+    def _look_after(self, supervised: Supervised) -> Fault | None:
+        if supervised is self._learner and supervised.worker is None and self._desired.learner == 0:
+            return None
+        return supervised.tick()
+
+    def _new_learner(self) -> Supervised:
+        return Supervised(self._executor, self._worker("learner"), self.spec.learner.restarts)
+
+    def _mind_the_folder(self) -> None:
+        """Somebody may have removed the run by hand, or made another of its name: then nothing here is wanted."""
+        held = os.fstat(self._lock.fileno())
+        try:
+            is_ours = os.path.samestat(os.stat(self.folder.lock_file), held)
+        except FileNotFoundError:
+            is_ours = False
+        if not is_ours:
+            raise Conflict(f"the folder of run {self.folder.run} was removed while it ran; all of it ends")
+
+    def _mind_the_server(self) -> None:
+        """Without a server for its grace a managed run saves its work; the next server resumes it."""
+        if not self._managed or self._stop_reason is not None:
+            return
+        now, grace = time.monotonic(), self.spec.keeper.grace
+        if server_of(self.folder.home) is not None:
+            self._served_at = now
+        elif now - self._served_at > grace:
+            self._interrupts = max(1, self._interrupts)
+            self.stop(f"there was no server for {grace:g} s (keeper.grace)")
 
     def _note_fault(self, fault: Fault) -> None:
         self._event(
@@ -208,94 +241,64 @@ class Keeper:
         name = role if slot is None else f"{role}-{slot}"
         arguments = (role, self.folder.run) if slot is None else (role, self.folder.run, str(slot))
         group = self.spec.learner if role == "learner" else self.spec.actors
-        place = {"PENSTOCK_HOME": str(self.folder.home), "PENSTOCK_STREAM": self._stream.url}
-        return WorkerSpec(name, arguments, self.folder.log_file(name), group.threads, group.nice, place)
+        return WorkerSpec(
+            name, arguments, self.folder.log_file(name), group.threads, group.nice, group.cpus,
+            group.memory_bytes, self._place(),
+        )  # fmt: skip
 
-    def _evaluate_if_due(self) -> None:
-        """Evaluate the newest checkpoint now and then, in a process that yields to the others."""
-        if self._evaluator is not None and self._evaluator.poll() is None:
-            return
-        self._evaluator = None
-        every, newest = self.spec.evaluation.every_seconds, self.report.get("checkpoint")
-        if not every or not newest or self._stop_reason or time.monotonic() - self._evaluated_at < every:
-            return
-        self._evaluated_at = time.monotonic()
-        version = str(newest).rsplit("/", 1)[-1]
-        arguments = ("evaluate", self.folder.run, version, str(self.spec.evaluation.episodes))
-        self._evaluator = self._executor.launch(
-            WorkerSpec(
-                "evaluator",
-                arguments,
-                self.folder.log_file("evaluator"),
-                1,
-                10,
-                self._learner.spec.environment,
-            )
-        )
+    def _place(self) -> dict[str, str]:
+        """Where workers find the run."""
+        return {"PENSTOCK_HOME": str(self.folder.home), "PENSTOCK_STREAM": self._stream.url}
 
     def _evaluate_last(self) -> None:
         """Give the last checkpoint its chance to be the best, where others had theirs."""
-        until = time.monotonic() + LAST_EVALUATION_SECONDS
+        until = time.monotonic() + LAST_SECONDS
         for _ in ("the one under way", "the last"):
-            while self._evaluator is not None and self._evaluator.poll() is None:
+            while self._evaluator.busy():
                 if self._interrupts or time.monotonic() > until:
                     return
                 time.sleep(0.05)
-            self._evaluated_at = float("-inf")
-            self._evaluate_if_due()
+            self._evaluator.due_now()
+            self._evaluator.tick(self.heard.report.get("checkpoint"))
 
     # -- commands and reports --------------------------------------------------------------------
 
     def _obey(self) -> None:
         for command in self._commands.read():
-            self._event("keeper", "command", verb=command.verb, who=command.who, arguments=command.arguments)
-            if command.verb == "stop":
+            self._tell_of(command)
+            if command.verb in LIFECYCLE and self._stop_reason is None:
+                self._honoured = command.id
+            if command.verb in ("stop", "delete"):
                 self.stop(f"stopped by {command.who}")
-            elif command.verb == "scale" and (count := actors_of(command)) is not None:
-                self._wanted = count
+        if self._desired.state in ("stopped", "deleted"):
+            self.stop("it was stopped before it began")
 
-    def _count_wanted(self) -> int:
-        """Actors wanted after all commands so far; old stops no longer matter."""
-        wanted = self.spec.actors.count
-        for command in self._commands.read_all():
-            if command.verb == "scale" and (count := actors_of(command)) is not None:
-                wanted = count
-        return wanted
+    def _tell_of(self, command: Command) -> None:
+        self._event(
+            "keeper",
+            "command",
+            id=command.id,
+            verb=command.verb,
+            who=command.who,
+            arguments=command.arguments,
+        )
 
-    def _read_reports(self) -> None:
-        wait = TICK_SECONDS
-        for reader in self._reports:
-            for record, report in reader.read(256, wait):
-                if record.key == self.folder.run:
-                    # anybody may write into a shared topic: an odd report is passed over, nobody ends for it
-                    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-                        self._take(report)
-            wait = 0.0
+    def _told(self, process: str, event: str, fields: dict[str, Any]) -> None:
+        """An event that a worker tells of."""
+        self._event(process, event, **fields)
+        self._rest_or_go_on(event)
 
-    def _take(self, report: dict[str, Any]) -> None:
-        if "event" in report:
-            self._event(report.get("process", ""), report["event"], **report.get("fields", {}))
-        elif "values" in report:
-            self._look(report)
-            self.report = report
-            words = {
-                name: report[name] for name in ("steps", "seconds", "time", "episodes", "updates", "version")
-            }
-            self._metrics.write(words | report["values"] | self.flow())
-        elif "slot" in report:
-            self.actors[report["slot"]] = report
+    def _rest_or_go_on(self, event: str) -> None:
+        """A pause has taken effect once the learner says so."""
+        if event == "paused" and self.status.state is RunState.RUNNING:
+            self._become(RunState.PAUSED, "paused; nothing is lost while it rests")
+        elif event == "unpaused" and self.status.state is RunState.PAUSED:
+            self._become(RunState.RUNNING)
 
-    def _look(self, report: dict[str, Any]) -> None:
-        """Smooth the rate, remember the return."""
-        if (mean := report["values"].get("charts/episodic_return")) is not None:
-            self.returns.append(mean)
-        before, now = self.report, report
-        if before and now["time"] > before["time"]:
-            read = [told["values"].get("stream/consumed_bytes", 0) for told in (before, now)]
-            flow = max(0, read[1] - read[0]) / (now["time"] - before["time"])  # a new learner counts from 0
-            self.bytes_per_second += (flow - self.bytes_per_second) * 0.1
-        rate = report["values"]["charts/SPS"]
-        self.steps_per_second += (rate - self.steps_per_second) * (0.1 if self.steps_per_second else 1.0)
+    def _rest_without_learner(self) -> None:
+        """A pause of a run whose learner is parked has taken effect at once."""
+        if self._learner.worker is None and self._desired.learner == 0 and self._stop_reason is None:
+            self._rest_or_go_on("paused" if self._desired.state == "paused" else "unpaused")
 
     def _event(self, process: str, event: str, **fields: Any) -> None:
         self._store(lambda: self.folder.append_event(event, process=process, **fields))
@@ -308,26 +311,36 @@ class Keeper:
 
     def _become(self, state: RunState, reason: str | None = None) -> None:
         self.status = self.status.to(state, reason)
+        self._event("keeper", "state", state=str(state), reason=reason)
         self._save_status()
 
     def _save_status(self) -> None:
         self._saved_at = time.monotonic()
-        self.status = msgspec.structs.replace(self.status, actors=self._wanted, restarts=self.restarts)
-        if self.report:
-            seconds, steps = self.report["seconds"], self.report["steps"]
+        self.status = msgspec.structs.replace(
+            self.status, actors=self._desired.actors, restarts=self.restarts, command=self._honoured
+        )
+        if self.heard.report:
+            seconds, steps = self.heard.report["seconds"], self.heard.report["steps"]
             self.status = msgspec.structs.replace(
                 self.status,
                 steps=steps,
-                episodes=self.report["episodes"],
-                mean_return=self.report["values"].get("charts/episodic_return"),
-                updates=self.report["updates"],
-                version=self.report["version"],
+                episodes=self.heard.report["episodes"],
+                mean_return=self.heard.report["values"].get("charts/episodic_return"),
+                updates=self.heard.report["updates"],
+                version=self.heard.report["version"],
                 seconds=seconds,
                 steps_per_second=steps / seconds if seconds else 0.0,
-                weights_sha256=self.report["weights_sha256"],
-                checkpoint=str(self.report["checkpoint"]).rsplit("/", 1)[-1] or None,
+                weights_sha256=self.heard.report["weights_sha256"],
+                checkpoint=str(self.heard.report["checkpoint"]).rsplit("/", 1)[-1] or None,
             )
         self._store(lambda: self.folder.save_status(self.status))
+
+    def _save_actors(self) -> None:
+        """What each actor told last, for those who look from outside."""
+        slots = sorted(self.heard.actors.keys() | self._supervised.keys())
+        rows = [actor_row(slot, self.heard.actors.get(slot), self._supervised.get(slot)) for slot in slots]
+        content = msgspec.json.encode(rows)
+        self._store(lambda: write_atomically(self.folder.actors_file, content, synced=False))
 
     def _store(self, write: Callable[[], None]) -> None:
         """Write into the run's folder; a full disk must not end those who still work."""
@@ -342,8 +355,10 @@ class Keeper:
         code, worker = self._learner.ended, self._learner.worker
         if code is None and worker is not None:
             code = worker.poll()
+        if code is None and worker is None and self._desired.learner == 0:
+            code = Exit.DRAINED  # it was parked: all is saved
         self._stop_actors()
-        self._read_reports()
+        self.heard.listen(TICK_SECONDS)
         if code == Exit.FINISHED and self.folder.best() is not None:
             self._evaluate_last()
         self._kill_all()
@@ -360,14 +375,18 @@ class Keeper:
         if self._interrupts > 1:
             return RunState.INTERRUPTED, "ended at once by a second Ctrl-C; what was acknowledged is kept"
         if code == Exit.FINISHED:
-            return RunState.DONE, self.report.get("reason") or "a stop condition held"
+            return RunState.DONE, self.heard.report.get("reason") or "a stop condition held"
         if code == Exit.REPLACED:
-            if self.report.get("reason"):
-                return RunState.DONE, self.report["reason"]
+            if self.heard.report.get("reason"):
+                return RunState.DONE, self.heard.report["reason"]
             return RunState.STOPPED, self._stop_reason or "the learner that had taken over was stopped"
+        if code == Exit.DRAINED and self._managed and self._interrupts and self._desired.state == "paused":
+            return RunState.PAUSED, "paused; its processes ended with the server"
+        if code == Exit.DRAINED and self._managed and self._interrupts:
+            return RunState.INTERRUPTED, f"{self._stop_reason}; the next one resumes it"
         if code == Exit.DRAINED:
             return RunState.STOPPED, self._stop_reason or "the learner was asked to end"
-        if not self.report:
+        if not self.heard.report:
             return RunState.STOPPED, f"{self._stop_reason}, before anything was learned"
         return RunState.INTERRUPTED, f"{self._stop_reason}; the learner did not save its work in time"
 
@@ -388,18 +407,19 @@ class Keeper:
         for item in (self._learner, *self._supervised.values()):
             if item.worker is not None:
                 item.worker.kill()
-        for worker in (*self._leaving, self._evaluator):
-            if worker is not None:
-                worker.kill()
+        for worker in self._leaving:
+            worker.kill()
+        self._evaluator.kill()
 
     def _listen_to_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self.interrupt)
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, self.interrupt)
 
 
 def _only_keeper(folder: RunFolder) -> TextIO:
     """Hold the run's lock; raise Conflict when another keeper has it."""
-    lock = (folder.path / "keeper.lock").open("a+")
+    lock = folder.lock_file.open("a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -410,7 +430,3 @@ def _only_keeper(folder: RunFolder) -> TextIO:
             f"run {folder.run} is kept by {who}; stop it first: penstock stop {folder.run}"
         ) from error
     return lock
-
-
-def _decode_report(frame: Frame) -> dict[str, Any]:
-    return decode(frame, dict[str, Any])

@@ -17,7 +17,7 @@ import msgspec
 from penstock.errors import ConfigError, PenstockError
 from penstock.logs import Log
 from penstock.loop.checkpoint import Checkpoint, CheckpointStore
-from penstock.loop.commands import CommandReader, actors_of
+from penstock.loop.commands import CommandReader
 from penstock.loop.gathering import Gathering
 from penstock.loop.intake import Ledger, open_intake, pending_count
 from penstock.loop.policies import Publisher
@@ -27,6 +27,7 @@ from penstock.loop.reports import Reporter
 from penstock.loop.saving import Saver
 from penstock.loop.trainer import ACTORS, Trainer
 from penstock.model import topics
+from penstock.model.commands import actors_of
 from penstock.model.history import Claim, Lineage, Update, Used, encode_entry, lineage
 from penstock.model.policy import Policy
 from penstock.model.rollout import Rollout
@@ -34,6 +35,7 @@ from penstock.model.version import Version
 from penstock.stream.base import Stream
 
 WAIT_SECONDS = 0.25
+REST_SECONDS = 0.05
 
 
 class LearnerLoop:
@@ -47,7 +49,10 @@ class LearnerLoop:
         self._saver = Saver(self._store)
         self._history = stream.writer(topics.history(record.run))
         self._reporter = Reporter(stream, record.run)
-        self._commands = CommandReader(stream, record.run, record.commands)
+        self._commands = CommandReader(stream, record.run, record.commands, record.spec.actors.count)
+        self._commands.catch_up()
+        self._commands.seek(record.commands)
+        self._resting = False
         self._intake = open_intake(stream, record.run, Ledger())
         self._recipes: deque[Update] = deque()
         """Updates that an earlier learner recorded behind our checkpoint: they are made again."""
@@ -83,6 +88,9 @@ class LearnerLoop:
         step, began = self._trainer.version.step, time.monotonic()
         while not self._stopping():
             self._obey_commands()
+            if self._rests():
+                began = time.monotonic()
+                continue
             slots = self._gathering.look(step)
             if slots is not None:
                 self._reporter.spent("waiting", time.monotonic() - began)
@@ -218,6 +226,21 @@ class LearnerLoop:
                 "still needed; raise stream.retention_bytes or checkpoint more often, and go on without them by "
                 f"penstock resume {self._run} --set stream.on_gap=go_on"
             )
+
+    def _rests(self) -> bool:
+        """While paused, wait a moment; what was learned is saved first. A pause is no time of training."""
+        pause = self._commands.desired.state == "paused"
+        if pause and not self._resting:
+            self._trainer.progress.seconds += self._reporter.lap()
+            self._save()
+            self._event("paused", version=str(self._trainer.version))
+        elif self._resting and not pause:
+            self._reporter.lap()
+            self._event("unpaused", version=str(self._trainer.version))
+        self._resting = pause
+        if pause:
+            time.sleep(REST_SECONDS)
+        return pause
 
     def _obey_commands(self) -> None:
         for command in self._commands.read():

@@ -1,5 +1,6 @@
 """Whether a process that was written down is still the same one."""
 
+import fcntl
 import os
 import socket
 from pathlib import Path
@@ -14,14 +15,29 @@ def identify(pid: int | None = None) -> Keeper | None:
     return None if started is None else Keeper(number, socket.gethostname(), started, _boot())
 
 
-def is_alive(keeper: Keeper) -> bool:
-    """Whether it still runs. A process of another host cannot be seen from here: it counts as alive."""
+def is_alive(keeper: Keeper, lock: Path | None = None) -> bool:
+    """Whether it still runs. A process of another host cannot be seen from here: it lives while it holds `lock`.
+
+    A host may also just be called otherwise than it was: a container that was started again, a laptop elsewhere.
+    """
     if keeper.host != socket.gethostname():
-        return True
+        return lock is None or is_locked(lock)
     if keeper.boot and keeper.boot != _boot():
         return False
     started = _started(keeper.pid)
     return started is not None and abs(started - keeper.started) < 0.5
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock of this file."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _started(pid: int) -> float | None:

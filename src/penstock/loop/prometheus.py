@@ -64,10 +64,10 @@ class _Collector:
 
     def collect(self) -> Iterator["Metric"]:
         keeper = self._keeper
-        told = keeper.report.get("values", {})
+        told = keeper.heard.report.get("values", {})
         # what is not finite comes through JSON as null
         values: dict[str, float] = {name: value for name, value in told.items() if value is not None}
-        actors = dict(keeper.actors)
+        actors = dict(keeper.heard.actors)
         yield from self._run(values)
         yield from self._flows(values, actors)
         yield from self._accounts(values)
@@ -75,7 +75,7 @@ class _Collector:
         yield from self._charts(values)
 
     def _run(self, values: dict[str, float]) -> Iterator["Metric"]:
-        keeper, report = self._keeper, self._keeper.report
+        keeper, report = self._keeper, self._keeper.heard.report
         yield self._counter("environment_steps", "Environment steps learned from.", report.get("steps", 0))
         yield self._counter("episodes", "Finished episodes.", report.get("episodes", 0))
         yield self._counter("updates", "Updates of the learner.", report.get("updates", 0))
@@ -83,7 +83,7 @@ class _Collector:
         yield self._gauge("stream_lag_records", "Records written and not yet read by the learner.",
                           values.get("stream/lag", 0))  # fmt: skip
         yield self._gauge(
-            "steps_per_second", "Environment steps per second, lately.", keeper.steps_per_second
+            "steps_per_second", "Environment steps per second, lately.", keeper.heard.steps_per_second
         )
 
     def _flows(self, values: dict[str, float], actors: dict[int, dict[str, Any]]) -> Iterator["Metric"]:

@@ -1,12 +1,13 @@
 """A run's folder: where everything of it lies, and how it is read and written.
 
 PENSTOCK_HOME/runs/<id>/
-  spec.json  state.json  metrics.jsonl  events.jsonl  evaluations.jsonl  tensorboard/
+  spec.json  state.json  labels.json  actors.json  metrics.jsonl  events.jsonl  evaluations.jsonl  tensorboard/
   checkpoints/<epoch>.<step>/{checkpoint.json, state.safetensors, policy.safetensors, policy.json}
   checkpoints/best                  names the best checkpoint
   logs/{learner.log, actor-<slot>.log, evaluator.log}
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ from penstock import config
 from penstock.errors import ConfigError, Conflict, Damaged, NotFound, nearest
 from penstock.loop.files import append_line, read_json, read_lines, write_atomically
 from penstock.loop.processes import identify, is_alive
-from penstock.model.run import FORMAT, LIVE, RUN_ID, RunState, RunStatus, run_id
+from penstock.model.run import FORMAT, LIVE, RUN_ID, Labels, RunState, RunStatus, run_id
 from penstock.model.spec import Spec
 from penstock.model.version import Version
 
@@ -37,6 +38,10 @@ class RunFolder:
         self.path = home / "runs" / run
         self.spec_file = self.path / "spec.json"
         self.state_file = self.path / "state.json"
+        self.labels_file = self.path / "labels.json"
+        self.actors_file = self.path / "actors.json"
+        self.lock_file = self.path / "keeper.lock"
+        """Held by the run's keeper."""
         self.metrics_file = self.path / "metrics.jsonl"
         self.events_file = self.path / "events.jsonl"
         self.evaluations_file = self.path / "evaluations.jsonl"
@@ -47,8 +52,13 @@ class RunFolder:
         self.logs = self.path / "logs"
 
     @classmethod
-    def create(cls, home: Path, spec: Spec, run: str | None = None, *, adopt: bool = False) -> "RunFolder":
+    def create(
+        cls, home: Path, spec: Spec, run: str | None = None, *, adopt: bool = False,
+        labels: Labels | None = None, managed: bool = False, created_at: float | None = None,
+    ) -> "RunFolder":  # fmt: skip
         """A new pending run, kept by this process until another takes over; it appears whole or not at all.
+
+        One that is `managed` waits for a keeper of its own instead.
 
         Raises Conflict where `run` is given and exists, or where its shared store holds another run's
         checkpoints already; `adopt` takes them over.
@@ -61,7 +71,7 @@ class RunFolder:
                 folder._refuse_old_checkpoints(spec.checkpoint.store)
             draft = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mode 700
             try:
-                folder._fill(draft, spec)
+                folder._fill(draft, spec, labels or Labels(), managed, created_at or time.time())
                 if not folder.path.exists():
                     draft.rename(folder.path)
                     return folder
@@ -105,18 +115,33 @@ class RunFolder:
 
     def status(self) -> RunStatus:
         """The status as it is: a run that should be live and has no live keeper is interrupted."""
-        status = self.stored_status()
-        if status.state not in LIVE or (status.keeper is not None and is_alive(status.keeper)):
-            return status
-        # the keeper may have ended properly between the two looks
-        status = self.stored_status()
-        if status.state not in LIVE or (status.keeper is not None and is_alive(status.keeper)):
-            return status
+        for _ in ("a look", "another: the keeper may have ended properly between reading and asking"):
+            status = self.stored_status()
+            waits = status.state is RunState.PENDING and status.managed and status.keeper is None
+            if status.state not in LIVE or waits or self._kept(status):
+                return status
         return status.to(RunState.INTERRUPTED, "its keeper process is gone")
+
+    def kept(self) -> bool:
+        """Whether a keeper looks after it now: a paused run may have one."""
+        status = self.status()
+        return status.state in LIVE or (status.state is RunState.PAUSED and self._kept(status))
+
+    def labels(self) -> Labels:
+        """Its project, tags and note; raise Damaged."""
+        return read_json(self.labels_file, Labels) if self.labels_file.exists() else Labels()
+
+    def save_labels(self, labels: Labels) -> None:
+        write_atomically(self.labels_file, _pretty(labels))
 
     def save_status(self, status: RunStatus) -> None:
         """Replace state.json, whole and synced."""
         write_atomically(self.state_file, _pretty(status))
+
+    def conclude(self, status: RunStatus) -> None:
+        """Write down a state that no keeper of the run can."""
+        self.append_event("state", process="control", state=str(status.state), reason=status.reason)
+        self.save_status(status)
 
     def checkpoints(self) -> list[Version]:
         """The complete checkpoints, newest first."""
@@ -165,6 +190,9 @@ class RunFolder:
     def evaluations(self) -> list[dict[str, Any]]:
         return list(read_lines(self.evaluations_file))
 
+    def _kept(self, status: RunStatus) -> bool:
+        return status.keeper is not None and is_alive(status.keeper, self.lock_file)
+
     def _refuse_old_checkpoints(self, store: str | None) -> None:
         """A new run must not begin with the weights of an old one of its name."""
         if store is not None and any((Path(store).expanduser() / self.run / "checkpoints").glob("[0-9]*")):
@@ -173,7 +201,7 @@ class RunFolder:
                 f"or remove {Path(store) / self.run}"
             )
 
-    def _fill(self, draft: Path, spec: Spec) -> None:
+    def _fill(self, draft: Path, spec: Spec, labels: Labels, managed: bool, created_at: float) -> None:
         (draft / "logs").mkdir(mode=0o700)
         link_store(draft, spec.checkpoint.store, self.run)
         status = RunStatus(
@@ -182,11 +210,13 @@ class RunFolder:
             environment=spec.environment.id,
             algorithm=spec.algorithm,
             seed=spec.seed,
-            created_at=time.time(),
-            keeper=identify(),
+            created_at=created_at,
+            keeper=None if managed else identify(),
             actors=spec.actors.count,
+            managed=managed,
         )
         write_atomically(draft / "spec.json", _spec_json(spec))
+        write_atomically(draft / "labels.json", _pretty(labels))
         write_atomically(draft / "state.json", _pretty(status))
 
 
@@ -207,6 +237,15 @@ def link_store(folder: Path, store: str | None, run: str) -> Path:
                     f"checkpoint.store {store} cannot be used: {error.strerror or error}"
                 ) from error
     return folder
+
+
+def sweep(home: Path) -> None:
+    """Remove what a crash left of runs that were being made or deleted."""
+    hour_ago = time.time() - 3600
+    for path in (*(home / "runs").glob(".deleted-*"), *(home / "runs").glob(".new-*")):
+        with contextlib.suppress(OSError):
+            if path.name.startswith(".deleted-") or path.stat().st_mtime < hour_ago:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def list_runs(home: Path) -> list[RunFolder]:

@@ -20,7 +20,7 @@ SHARES = {
 
 def snapshot(keeper: "Keeper") -> Snapshot:
     """The keeper's newest knowledge."""
-    status, report, stop = keeper.status, keeper.report, keeper.spec.stop
+    status, report, stop = keeper.status, keeper.heard.report, keeper.spec.stop
     values = report.get("values", {})
     return Snapshot(
         run=status.run,
@@ -30,10 +30,10 @@ def snapshot(keeper: "Keeper") -> Snapshot:
         steps=report.get("steps", status.steps),
         seconds=report.get("seconds", status.seconds),
         mean_return=values.get("charts/episodic_return", status.mean_return),
-        returns=tuple(keeper.returns),
+        returns=tuple(keeper.heard.returns),
         mean_length=values.get("charts/episodic_length"),
         episodes=report.get("episodes", status.episodes),
-        steps_per_second=keeper.steps_per_second,
+        steps_per_second=keeper.heard.steps_per_second,
         version=report.get("version", status.version),
         lag=values.get("pace/lag"),
         updates=report.get("updates", status.updates),
@@ -51,10 +51,10 @@ def snapshot(keeper: "Keeper") -> Snapshot:
 
 def _stream_facts(keeper: "Keeper", values: dict[str, float]) -> dict[str, float]:
     """What the stream row shows."""
-    waits = values.get("stream/waits", 0) + keeper.flow()["stream/actors/waits"]
+    waits = values.get("stream/waits", 0) + keeper.heard.flow()["stream/actors/waits"]
     return {
         "lag": values.get("stream/lag", 0),
-        "bytes_per_second": keeper.bytes_per_second,
+        "bytes_per_second": keeper.heard.bytes_per_second,
         "dead_letters": values.get("accounting/dead_letters", 0),
         "waits": waits,
     }

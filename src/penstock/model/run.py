@@ -66,6 +66,16 @@ class Keeper(msgspec.Struct, frozen=True):
     """Which boot that was."""
 
 
+class Labels(msgspec.Struct, frozen=True, kw_only=True):
+    """What people call a run: `labels.json`."""
+
+    project: str = "default"
+    tags: tuple[str, ...] = ()
+    group: str | None = None
+    """Runs that differ in their seed only share it."""
+    note: str = ""
+
+
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What `state.json` holds and `show` prints."""
 
@@ -98,6 +108,10 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     actors: int = 0
     restarts: int = 0
     """Of actors and learner, since the run began."""
+    managed: bool = False
+    """Whether a server keeps it going: then one that was interrupted is resumed."""
+    command: str | None = None
+    """Id of the last command to start, stop, pause or resume that its keeper knew."""
     format: int = FORMAT
 
     def to(self, state: RunState, reason: str | None = None) -> "RunStatus":

@@ -29,6 +29,7 @@ def shown_url(url: str) -> str:
 Count = Annotated[int, Meta(ge=1)]
 Whole = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
+Memory = Annotated[int, Meta(ge=64 << 20)]
 
 
 class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,7 +61,7 @@ class EnvironmentSpec(_Group, frozen=True, kw_only=True):
 class ActorsSpec(_Group, frozen=True, kw_only=True):
     """The processes that make experience."""
 
-    count: Annotated[int, Meta(ge=0, le=64)] = 2
+    count: Annotated[int, Meta(ge=0, le=16)] = 2
     """How many actor processes the keeper starts; others may join (penstock actor RUN)."""
 
     environments: Count = 8
@@ -78,6 +79,12 @@ class ActorsSpec(_Group, frozen=True, kw_only=True):
     nice: Annotated[int, Meta(ge=0, le=19)] = 0
     """Niceness of actor processes: higher yields the processor to the learner."""
 
+    cpus: tuple[Whole, ...] = ()
+    """Processors that actors may run on, by number; default: all."""
+
+    memory_bytes: Memory | None = None
+    """Most memory of an actor's data; past it its allocations fail, and it is restarted."""
+
 
 class LearnerSpec(_Group, frozen=True, kw_only=True):
     """The process that learns."""
@@ -90,6 +97,19 @@ class LearnerSpec(_Group, frozen=True, kw_only=True):
 
     nice: Annotated[int, Meta(ge=0, le=19)] = 0
     """Niceness of the learner process."""
+
+    cpus: tuple[Whole, ...] = ()
+    """Processors that the learner may run on, by number; default: all."""
+
+    memory_bytes: Memory | None = None
+    """Most memory of the learner's data; past it its allocations fail, and it is restarted."""
+
+
+class KeeperSpec(_Group, frozen=True, kw_only=True):
+    """The process that supervises actors and learner."""
+
+    grace: Seconds = 600.0
+    """Seconds a run that a server started goes on without a server; then it saves its work and waits for one."""
 
 
 class PaceSpec(_Group, frozen=True, kw_only=True):
@@ -229,6 +249,7 @@ class Spec(_Group, frozen=True, kw_only=True):
     network: NetworkSpec = NetworkSpec()
     actors: ActorsSpec = ActorsSpec()
     learner: LearnerSpec = LearnerSpec()
+    keeper: KeeperSpec = KeeperSpec()
     pace: PaceSpec = PaceSpec()
     stop: StopSpec = StopSpec()
     checkpoint: CheckpointSpec = CheckpointSpec()
