@@ -7,22 +7,16 @@
 Training runs in processes of its own, under a keeper; nothing here blocks an event loop for it.
 """
 
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from random import SystemRandom
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
-from penstock import config
+from penstock import config, launching
 from penstock.control import verbs
 from penstock.envs.load import environment_id, importing_environment
 from penstock.errors import ConfigError, Damaged, PenstockError
@@ -37,21 +31,7 @@ from penstock.model.version import Version
 from penstock.policy.acting import Acting
 from penstock.wiring import open_stream
 
-POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Launched:
-    """A keeper in the background and what it says."""
-
-    process: "subprocess.Popen[bytes]"
-    said: IO[bytes]
-
-    def last_words(self) -> str:
-        self.said.seek(0)
-        words = self.said.read().decode(errors="replace").strip().removeprefix("error: ")
-        return words or f"the keeper ended with exit code {self.process.returncode}"
 
 
 class TrainedPolicy:
@@ -72,7 +52,7 @@ class TrainedPolicy:
 class Run:
     """A handle on one run; holds nothing but its name, so it can be made anew at any time."""
 
-    def __init__(self, folder: RunFolder, keeper: Launched | None = None) -> None:
+    def __init__(self, folder: RunFolder, keeper: launching.Launched | None = None) -> None:
         self._folder, self._keeper = folder, keeper
 
     def __repr__(self) -> str:
@@ -120,7 +100,7 @@ class Run:
         shown = 0.0
         try:
             while self._lives():
-                time.sleep(POLL_SECONDS)
+                time.sleep(launching.POLL_SECONDS)
                 if progress and time.monotonic() - shown > PROGRESS_SECONDS:
                     shown = time.monotonic()
                     print(f"\r{self!r}", end="", flush=True)
@@ -141,19 +121,19 @@ class Run:
     def scale(self, actors: int) -> RunStatus:
         """Change the number of its actors."""
         with closing(open_stream(self._folder.home, self._folder.spec().stream)) as stream:
-            return verbs.scale(self._folder.home, self.id, actors, stream)
+            return verbs.ask(self._folder.home, self.id, stream, "scale", verbs.scaled(actors=actors))
 
     def set(self, **changes: Any) -> RunStatus:
         """Change hyperparameters from its next update on, as in `run.set(learning_rate=1e-4)`."""
         with closing(open_stream(self._folder.home, self._folder.spec().stream)) as stream:
-            return verbs.tune(self._folder.home, self.id, changes, stream)
+            return verbs.ask(self._folder.home, self.id, stream, "set", changes)
 
     def resume(self, wait: bool = True, progress: bool = True, **stop: Any) -> "Run":
         """Go on where it ended; stop conditions may change, as in `run.resume(steps=1_000_000)`."""
         words = {name: "null" if value is None else value for name, value in stop.items()}
         flags = [flag for name, word in words.items() for flag in ("--set", f"stop.{name}={word}")]
-        self._keeper = _launch(self._folder.home, ["resume", self.id, *flags])
-        _await_start(self._keeper, self._folder)
+        self._keeper = launching.launch(self._folder.home, ["resume", self.id, *flags])
+        launching.await_start(self._keeper, self._folder)
         return self.wait(progress) if wait else self
 
     def fork(
@@ -184,8 +164,8 @@ class Run:
         words = [f"{path}={msgspec.json.encode(value).decode()}" for path, value in changes.items()]
         home, name = self._folder.home, run_id(self.spec.environment.id, SystemRandom())
         flags = ["--name", name, *(flag for word in words for flag in ("--set", word))]
-        keeper, folder = _launch(home, [*arguments, *flags]), RunFolder(home, name)
-        _await_start(keeper, folder)
+        keeper, folder = launching.launch(home, [*arguments, *flags]), RunFolder(home, name)
+        launching.await_start(keeper, folder)
         run = Run(folder, keeper)
         try:
             return run.wait(progress) if wait else run
@@ -227,12 +207,7 @@ def train(
     }  # fmt: skip
     said = {name: value for name, value in overrides.items() if value is not None}
     spec = config.resolve(source, said | dict(settings or {}))
-    home = config.home()
-    name = run_id(spec.environment.id, SystemRandom())
-    keeper = _launch(home, ["train", "-", "--name", name], config.to_yaml(spec).encode())
-    folder = RunFolder(home, name)
-    _await_start(keeper, folder)
-    run = Run(folder, keeper)
+    run = Run(*launching.train(config.home(), spec))
     if wait:
         run.wait(progress)
     return run
@@ -254,37 +229,3 @@ def _source(environment: Any) -> Any:
     if isinstance(environment, str | Path | Mapping):
         return environment
     return environment_id(environment)
-
-
-def _launch(home: Path, arguments: list[str], spec: bytes | None = None) -> Launched:
-    """A keeper in the background, in a session of its own: Ctrl-C in a notebook does not reach it."""
-    said = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe that nobody empties would stop the keeper
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "penstock", *arguments, "--quiet"],
-        stdin=subprocess.PIPE if spec is not None else subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=said,
-        env={**os.environ, "PENSTOCK_HOME": str(home)},
-        start_new_session=True,
-    )
-    if spec is not None and keeper.stdin is not None:
-        keeper.stdin.write(spec)
-        keeper.stdin.close()
-    return Launched(keeper, said)
-
-
-def _await_start(launched: Launched, folder: RunFolder) -> None:
-    """Return once this keeper's run has a policy; raise what it said when it could not start."""
-    keeper = launched.process
-    while keeper.poll() is None:
-        with suppress(PenstockError):  # the folder may not be there yet
-            status = folder.stored_status()
-            if status.version is not None and status.keeper is not None and status.keeper.pid == keeper.pid:
-                return
-        try:
-            time.sleep(POLL_SECONDS)
-        except KeyboardInterrupt:
-            keeper.send_signal(signal.SIGINT)
-            raise
-    if keeper.returncode != 0:
-        raise ConfigError(launched.last_words())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from penstock import __version__, steer, travel
+from penstock import __version__, assist, begin, look, steer, travel, up
 from penstock.broker.cli import broker
 from penstock.errors import ConfigError, PenstockError
 from penstock.flags import Json, Set, assignments
@@ -28,16 +28,33 @@ app = App(
 
 Checkpoint = Annotated[str, Parameter(help="best, newest, or EPOCH.STEP.")]
 
-app.command(steer.train, sort_key=1)
-app.command(steer.resume, sort_key=2)
+app.command(up.up, sort_key=0)
+app.command(up.down, sort_key=0)
+app.command(begin.train, sort_key=1)
+app.command(begin.start, sort_key=1)
+app.command(begin.resume, sort_key=2)
 app.command(steer.stop, sort_key=3)
+app.command(steer.pause, sort_key=3)
 app.command(steer.scale, sort_key=4)
 app.command(steer.set_, name="set", sort_key=5)
+app.command(steer.undo, sort_key=5)
 app.command(steer.checkpoint, sort_key=6)
 app.command(travel.fork, sort_key=7)
 app.command(travel.replay, sort_key=8)
-app.command(steer.actor, sort_key=50)
-app.command(steer.learner, sort_key=51)
+app.command(steer.label, sort_key=9)
+app.command(steer.delete, sort_key=9)
+app.command(look.runs, sort_key=10)
+app.command(look.compare, sort_key=13)
+app.command(look.metrics, sort_key=13)
+app.command(look.commands, sort_key=14)
+app.command(look.download, sort_key=34)
+app.command(look.environments, sort_key=21)
+app.command(look.algorithms, sort_key=21)
+app.command(look.server, sort_key=41)
+app.command(look.token)
+app.command(assist.mcp, sort_key=43)
+app.command(begin.actor, sort_key=50)
+app.command(begin.learner, sort_key=51)
 app.command(broker)
 app.command(topics)
 
@@ -118,25 +135,12 @@ def spec(
     return print_json(config.to_mapping(resolved)) if json else print(config.to_yaml(resolved), end="")
 
 
-@app.command(sort_key=10)
-def runs(*, json: Json = False) -> None:
-    """List all runs, newest first."""
-    from penstock import config
-    from penstock.loop.runs import statuses
-    from penstock.view import print_json, runs_table
-
-    found, damaged = statuses(config.home())
-    print_json(found) if json else print(runs_table(found, time.time()))
-    for error in damaged:
-        print(f"warning: {error}", file=sys.stderr)
-
-
 @app.command(sort_key=11)
 def show(run: str, /, *, json: Json = False) -> None:
     """Show one run: its state, progress, checkpoints, evaluations and last events."""
     from penstock.view import facts, page, print_json
 
-    known = facts(_folder(run))
+    known = look.facts_elsewhere(run) if "PENSTOCK_SERVER" in os.environ else facts(_folder(run))
     print_json(known) if json else print(page(known, time.time()))
 
 
@@ -178,16 +182,21 @@ def logs(
 def evaluate(
     run: str, /, *, episodes: int = 10, checkpoint: Checkpoint = "best", seed: int = 0, json: Json = False
 ) -> None:
-    """Play episodes with a checkpoint, without exploration, and tell the returns.
+    """Play episodes with a checkpoint, without exploration, and tell the returns; a server plays and records them.
 
     Example: `penstock evaluate cartpole-k3v9 --episodes 20 --checkpoint newest`
     """
+    from penstock import config, remote
     from penstock.loop.evaluate import evaluate as play_episodes
     from penstock.view import print_json
 
+    server = remote.server(config.home())
+    if server is not None:
+        wish = {"episodes": episodes, "checkpoint": checkpoint, "seed": seed}
+        return look.print_evaluation(look.evaluated(server, run, wish), json)
     folder = _folder(run)
     result = play_episodes(folder, folder.choose(checkpoint), episodes, seed)
-    print_json(result) if json else print(result.text())
+    return print_json(result) if json else print(result.text())
 
 
 @app.command(sort_key=31)

@@ -4,6 +4,8 @@ PenstockError
 ├── ConfigError     a setting is wrong; only a person can fix it
 ├── NotFound        no such run, policy, checkpoint or plugin
 ├── Conflict        a legal request at the wrong moment
+│   └── Stale         what it was about has changed since
+├── Denied          a token that is missing, wrong, expired or of too small a role
 ├── Damaged         data that fails its check: a record, a checkpoint, a weights file
 ├── Unavailable     a neighbour is down or full; trying again may help
 │   └── Unreachable   brokers that were there are away; trying again helps once they are back
@@ -31,6 +33,14 @@ class NotFound(PenstockError):
 
 class Conflict(PenstockError):
     """A legal request at the wrong moment."""
+
+
+class Stale(Conflict):
+    """What the request was about has changed since."""
+
+
+class Denied(PenstockError):
+    """A token that is missing, wrong, expired or of too small a role."""
 
 
 class Damaged(PenstockError):

@@ -1,132 +1,76 @@
-"""Commands that start and change runs; the other half of the command line."""
+"""Commands that change runs: through the server where one runs, else straight to the run's log."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.errors import ConfigError
-from penstock.flags import Json, Quiet, Set, StreamUrl, assignments
+from penstock.begin import Tags, stream_spec
+from penstock.errors import ConfigError, Unavailable
+from penstock.flags import Json, StreamUrl, assignments
 
 if TYPE_CHECKING:
     from penstock.model.commands import Verb
     from penstock.model.run import RunStatus
     from penstock.stream.base import Stream
 
-Here = Callable[[Path, "Stream"], "RunStatus"]
-"""Does a verb on this host, given its home and the run's stream."""
-
-
-def train(
-    source: Annotated[str, Parameter(allow_leading_hyphen=True)],  # a lone - is standard input
-    /,
-    *,
-    algorithm: str | None = None,
-    actors: int | None = None,
-    steps: int | None = None,
-    seed: int | None = None,
-    target: float | None = None,
-    stream: StreamUrl = None,
-    name: str | None = None,
-    prometheus: int | None = None,
-    keep_going: Annotated[bool, Parameter(negative="")] = False,
-    no_tensorboard: Annotated[bool, Parameter(negative="")] = False,
-    sets: Set = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> int:
-    """Train a policy until a stop condition holds. Ctrl-C once saves and ends, twice ends now.
-
-    Examples: `penstock train CartPole-v1`, `penstock train ./my_env.py:MyEnv --algorithm dqn`,
-    `penstock train LunarLander-v3 --actors 2 --set ppo.learning_rate=1e-3`, `penstock train spec.yaml`
-
-    Parameters
-    ----------
-    source
-        An environment id, a class as file.py:Class, a spec file, or - for a spec on standard input.
-    algorithm
-        ppo, impala, dqn, reinforce, sac, or an installed plugin.
-    actors
-        How many actor processes.
-    steps
-        End after this many environment steps.
-    seed
-        Everything random follows from it.
-    target
-        End once the mean return over the last 100 episodes reaches this.
-    name
-        The run's id; default: one such as cartpole-k3v9.
-    prometheus
-        Serve /metrics for Prometheus on this port of 127.0.0.1; 0 takes a free one.
-    keep_going
-        Go on until Ctrl-C: no stop condition.
-    no_tensorboard
-        Write no TensorBoard events.
-    """
-    from penstock import config
-    from penstock.control import verbs
-
-    flags = {
-        "algorithm": algorithm, "actors.count": actors, "stop.steps": steps, "seed": seed,
-        "stop.target": target, "stream.url": stream, "prometheus": prometheus,
-    }  # fmt: skip
-    overrides = assignments(sets) | {path: value for path, value in flags.items() if value is not None}
-    if keep_going:
-        overrides |= dict.fromkeys(("stop.steps", "stop.target", "stop.seconds", "stop.updates"))
-    if no_tensorboard:
-        overrides["tensorboard"] = False
-    spec = config.resolve(_from_stdin() if source == "-" else source, overrides)
-    with Face(spec.stream, json, quiet) as face:
-        status = verbs.train(face.home, spec, face.stream, face.executor, face.watch, name)
-    return face.conclude(status)
-
-
-def resume(run: str, /, *, steps: int | None = None, target: float | None = None, sets: Set = None,
-           stream: StreamUrl = None, json: Json = False, quiet: Quiet = False) -> int:  # fmt: skip
-    """Go on with a run exactly where it ended, after a stop or a crash.
-
-    With `--stream` a run that began on another host goes on here, from checkpoints in its shared store.
-
-    Example: `penstock resume cartpole-k3v9 --steps 200000`
-
-    Parameters
-    ----------
-    steps
-        A new limit of environment steps.
-    target
-        A new target of the mean return.
-    """
-    from penstock.control import verbs
-
-    flags = {"stop.steps": steps, "stop.target": target}
-    overrides = assignments(sets) | {path: value for path, value in flags.items() if value is not None}
-    with Face(_stream_spec(run, stream), json, quiet) as face:
-        status = verbs.resume(face.home, run, overrides, face.stream, face.executor, face.watch)
-    return face.conclude(status)
+STOP_SECONDS = 90.0
+Yes = Annotated[bool, Parameter(["--yes", "-y"], negative="", help="Do not ask.")]
 
 
 def stop(run: str, /, *, stream: StreamUrl = None, json: Json = False) -> None:
-    """Let a run save its work and end. It can be resumed.
+    """Let a run save its work and end; return once it has. It can be resumed.
 
     Example: `penstock stop cartpole-k3v9`
     """
     from penstock.control import verbs
 
-    _answer(json, stream, run, "stop", lambda home, log: verbs.stop(home, run, log))
+    def wait(server: Any) -> Any:
+        server.ask("POST", f"/runs/{run}/stop")
+        until = time.monotonic() + STOP_SECONDS
+        while (known := server.get(f"/runs/{run}"))["state"] not in (
+            "stopped",
+            "done",
+            "failed",
+            "interrupted",
+        ):
+            if time.monotonic() > until:
+                raise Unavailable(f"run {run} is still {known['state']}; see: penstock logs {run}")
+            time.sleep(0.1)
+        return {"run": known}
+
+    _do(run, json, stream, wait, "stop", {}, alone=lambda home, log: verbs.stop(home, run, log))
 
 
-def scale(run: str, /, *, actors: int, stream: StreamUrl = None, json: Json = False) -> None:
-    """Change the number of actors of a live run.
+def pause(run: str, /, *, stream: StreamUrl = None, json: Json = False) -> None:
+    """Let a run rest: its work is saved, its processes wait and use no processor. Resume goes on at once.
+
+    Example: `penstock pause cartpole-k3v9`
+    """
+    _do(run, json, stream, ("POST", "pause", None), "pause", {})
+
+
+def scale(
+    run: str, /, *, actors: int | None = None, learner: int | None = None, stream: StreamUrl = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Change the number of actors (0 to 16) of a live run, or park its learner (0) and bring it back (1).
 
     Example: `penstock scale cartpole-k3v9 --actors 4`
     """
     from penstock.control import verbs
 
-    _answer(
-        json, stream, run, "scale", lambda home, log: verbs.scale(home, run, actors, log), {"actors": actors}
-    )
+    counts = verbs.scaled(actors=actors, learner=learner)
+
+    def both(server: Any) -> Any:
+        for part, count in counts.items():
+            answer = server.ask("POST", f"/runs/{run}/{part}", {part: count})
+        return answer
+
+    _do(run, json, stream, both, "scale", counts)
 
 
 def set_(run: str, /, *assignment: str, stream: StreamUrl = None, json: Json = False) -> None:
@@ -136,159 +80,123 @@ def set_(run: str, /, *assignment: str, stream: StreamUrl = None, json: Json = F
     """
     if not assignment:
         raise ConfigError("say what to change, as in: penstock set RUN learning_rate=1e-4")
-    from penstock.control import verbs
-
     changes = assignments(list(assignment))
-    _answer(json, stream, run, "set", lambda home, log: verbs.tune(home, run, changes, log), changes)
+    _do(run, json, stream, ("POST", "settings", {"settings": changes}), "set", changes)
+
+
+def undo(run: str, /, *, command: str | None = None, json: Json = False) -> None:
+    """Take back a change of hyperparameters: the last one, or the one that `penstock commands` shows.
+
+    Example: `penstock undo cartpole-k3v9`
+
+    Parameters
+    ----------
+    command
+        The id of the change; default: the last.
+    """
+    server = need_server("taking back a change needs the record that a server keeps")
+    _tell(
+        server.ask("POST", f"/runs/{run}/settings/rollback", {"command": command}), json, "take a change back"
+    )
 
 
 def checkpoint(run: str, /, *, stream: StreamUrl = None, json: Json = False) -> None:
     """Ask a live run for a checkpoint now."""
+    _do(run, json, stream, ("POST", "checkpoints", None), "checkpoint", {})
+
+
+def label(
+    run: str, /, *, project: str | None = None, tags: Tags = None, note: str | None = None, json: Json = False
+) -> None:
+    """Change a run's project, tags or note.
+
+    Example: `penstock label cartpole-k3v9 --project pendulums --tag baseline`
+    """
+    import msgspec
+
+    from penstock import config, remote
+    from penstock.loop.runs import RunFolder
+
+    words = {
+        name: value
+        for name, value in (("project", project), ("tags", tags), ("note", note))
+        if value is not None
+    }
+    if not words:
+        raise ConfigError("say what to change: --project, --tag or --note")
+    if (server := remote.server(config.home())) is not None:
+        return _tell(server.ask("PATCH", f"/runs/{run}", words), json, "change its labels")
+    folder = RunFolder.open(config.home(), run)
+    labels = msgspec.to_builtins(folder.labels()) | words
+    folder.save_labels(msgspec.convert(labels, type(folder.labels())))
+    return _tell({"run": msgspec.to_builtins(folder.status())}, json)
+
+
+def delete(run: str, /, *, stream: StreamUrl = None, yes: Yes = False, json: Json = False) -> None:
+    """Remove a run that has ended, with its checkpoints, logs and experience. This cannot be undone.
+
+    Example: `penstock delete cartpole-k3v9`
+    """
     from penstock.control import verbs
 
-    _answer(json, stream, run, "checkpoint", lambda home, log: verbs.checkpoint(home, run, log))
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"deleting {run} removes all its data for good; say --yes")
+        if input(f"delete {run} with all its data? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise ConfigError("nothing was deleted")
+
+    def here(home: Path, log: "Stream") -> Any:
+        verbs.delete(home, run, log)
+        return {"run": run, "state": "deleted", "reason": None}
+
+    _do(run, json, stream, ("DELETE", "", None), "delete", {}, alone=here)
 
 
-def actor(run: str, /, *, slot: int | None = None, stream: StreamUrl = None) -> int:
-    """Make experience for a run, here and now, until Ctrl-C or the run is done; any host that reaches its stream.
+def _do(
+    run: str, json: bool, url: str | None, ask: tuple[str, str, Any] | Callable[[Any], Any], verb: "Verb",
+    arguments: Mapping[str, Any], alone: "Callable[[Path, Stream], RunStatus | Any] | None" = None,
+) -> None:  # fmt: skip
+    """Have a verb done by the server; without one by the run's own log, here or on another host."""
+    import msgspec
 
-    Example: `penstock actor lunarlander-k3v9 --stream kafka://broker:9092`
-
-    Parameters
-    ----------
-    slot
-        Fill this slot, as a keeper's own actors do; default: join as a guest, in a slot of its own.
-    """
-    return _role("actor", run, stream, *([] if slot is None else [str(slot)]))
-
-
-def learner(
-    run: str, /, *, takeover: Annotated[bool, Parameter(negative="")] = False, stream: StreamUrl = None
-) -> int:
-    """Learn a run, here and now.
-
-    On another host than the one that began it this needs `--takeover` and a run with `checkpoint.store`.
-
-    Example: `penstock learner lunarlander-k3v9 --takeover --stream kafka://broker:9092`
-
-    Parameters
-    ----------
-    takeover
-        Replace a learner that still holds the run: it stops publishing at once.
-    """
-    return _role("learner", run, stream, *(["--takeover"] if takeover else []))
-
-
-class Face:
-    """What a person sees of a keeper in the foreground: a display, and a summary at the end."""
-
-    def __init__(self, stream: Any, json: bool, quiet: bool) -> None:
-        from penstock import config
-        from penstock.executors.local import LocalExecutor
-        from penstock.loop.display import choose
-        from penstock.wiring import open_stream
-
-        self.home: Path = config.home()
-        self.stream = open_stream(self.home, stream)
-        self.executor = LocalExecutor()
-        self._json, self._quiet = json, quiet
-        self._display = choose(json or quiet)
-
-    def __enter__(self) -> "Face":
-        self._display.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._display.__exit__(*error)
-        self.stream.close()
-
-    def watch(self, keeper: Any) -> None:
-        from penstock.loop.view import snapshot
-
-        self._display.update(snapshot(keeper))
-
-    def conclude(self, status: Any) -> int:
-        """Print how it ended; the exit code says whether it ended well."""
-        from penstock.loop.view import summary
-        from penstock.model.run import RunState
-        from penstock.view import print_line
-
-        if self._json:
-            print_line(summary(status))
-        elif not self._quiet:
-            print(f"{status.run} is {status.state}: {status.reason}")
-            print(f"  penstock evaluate {status.run}   penstock play {status.run} --gif {status.run}.gif")
-        if status.state in (RunState.DONE, RunState.STOPPED):
-            return 0
-        if not self._json:
-            print(f"error: {status.reason}", file=sys.stderr)
-        return 1
-
-
-def _answer(
-    json: bool,
-    url: str | None,
-    run: str,
-    verb: "Verb",
-    here: "Here",
-    arguments: Mapping[str, Any] | None = None,
-) -> None:
-    """Do a verb on a live run of this host, or tell it to a keeper on another; print what came of it."""
-    from penstock import config
+    from penstock import config, remote
     from penstock.control import verbs
     from penstock.errors import NotFound
     from penstock.view import print_json
     from penstock.wiring import open_stream
 
     home = config.home()
-    stream = open_stream(home, _stream_spec(run, url))
+    server = remote.server(home) if url is None else None
+    if server is not None:
+        if callable(ask):
+            return _tell(ask(server), json, "" if verb == "stop" else verb)
+        method, part, body = ask
+        return _tell(server.ask(method, f"/runs/{run}/{part}".rstrip("/"), body), json, verb)
+    stream = open_stream(home, stream_spec(run, url))
     try:
-        status = here(home, stream)
+        status = alone(home, stream) if alone else verbs.ask(home, run, stream, verb, arguments)
     except NotFound:
         if not stream.shared:
             raise
-        verbs.tell(stream, run, verb, arguments or {})
-        answer: Any = {"run": run, "told": verb}
+        verbs.tell(stream, run, verb, arguments)
         words = f"{run} was told to {verb}; its keeper is on another host"
-    else:
-        answer, words = status, f"{run} is {status.state}" + (f": {status.reason}" if status.reason else "")
+        return print_json({"run": run, "told": verb}) if json else print(words)
     finally:
         stream.close()
-    print_json(answer) if json else print(words)
+    known = msgspec.to_builtins(status)
+    return print_json(known) if json else _tell({"run": known}, json, "" if alone else verb)
 
 
-def _stream_spec(run: str, url: str | None) -> Any:
-    """The stream of a run: what its folder says, under another address where one is given."""
-    import msgspec
+def _tell(answer: Any, json: bool, asked: str = "") -> None:
+    from penstock.view import told
 
-    from penstock import config
-    from penstock.errors import NotFound
-    from penstock.loop.runs import RunFolder
-    from penstock.model.spec import StreamSpec
-
-    try:
-        known = RunFolder.open(config.home(), run).spec().stream
-    except NotFound:
-        if url is None:
-            raise
-        return StreamSpec(url=url)
-    same_kind = url is not None and known.url != "embedded" and url != "embedded"
-    return msgspec.structs.replace(known, url=url) if same_kind else known
+    told(answer, json, asked)
 
 
-def _from_stdin() -> Any:
-    from penstock.config import files
+def need_server(why: str) -> Any:
+    from penstock import config, remote
 
-    return files.parse(sys.stdin.read(), "standard input")
-
-
-def _role(role: str, run: str, url: str | None, *arguments: str) -> int:
-    import os
-
-    from penstock import config, worker
-    from penstock.executors.base import Exit
-
-    os.environ["PENSTOCK_HOME"] = str(config.home())
-    os.environ["PENSTOCK_STREAM"] = url or _stream_spec(run, None).url
-    os.environ.pop("PENSTOCK_PARENT", None)
-    return 0 if worker.main([role, run, *arguments]) in (Exit.FINISHED, Exit.DRAINED) else 1
+    server = remote.server(config.home())
+    if server is None:
+        raise Unavailable(f"{why}; start one: penstock up")
+    return server

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from penstock.begin import Face, print_started
 from penstock.flags import Json, Quiet, Set, assignments
-from penstock.steer import Face
 
 
 def fork(
@@ -27,6 +27,8 @@ def fork(
     quiet: Quiet = False,
 ) -> int:
     """Begin a new run where another one stood, with its weights, optimiser and counters, and train on from there.
+
+    With a server it trains there; alone it trains here, in the foreground.
 
     The version is made again from the nearest checkpoint and the log, and its hash must be the recorded one.
     With another algorithm fresh weights learn all that was recorded up to it.
@@ -53,12 +55,18 @@ def fork(
     no_train
         Only make it; penstock resume trains it.
     """
+    from penstock import config, remote
     from penstock.control import travel
 
     flags = {
         "algorithm": algorithm, "actors.count": actors, "stop.steps": steps, "stop.target": target,
         "stream.url": stream,
     }  # fmt: skip
+    server = None if no_train else remote.server(config.home())
+    if server is not None:
+        wish = {"at": at, "changes": _changes(sets, flags), "name": name}
+        print_started(server.ask("POST", f"/runs/{run}/forks", wish), json)
+        return 0
     with _origin(run) as origin:
         spec = travel.plan_fork(origin, at, _changes(sets, flags))
     with Face(spec.stream, json, quiet) as face:

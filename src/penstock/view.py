@@ -9,12 +9,14 @@ from typing import IO, Any
 import msgspec
 
 from penstock import config
-from penstock.errors import NotFound, nearest
+from penstock.errors import Damaged
+from penstock.loop.files import read_json
+from penstock.loop.logfiles import last_lines, read_on
+from penstock.loop.logfiles import log_files as log_files  # the command line looks for it here
 from penstock.loop.runs import RunFolder
 from penstock.model.run import RunStatus
 
 FOLLOW_SECONDS = 0.25
-READ_BYTES = 1 << 20
 COLUMNS = ("run", "state", "environment", "algorithm", "steps", "return", "steps/s", "created")
 
 
@@ -57,6 +59,8 @@ def facts(folder: RunFolder) -> dict[str, Any]:
     status: dict[str, Any] = msgspec.to_builtins(folder.status())
     return {
         **status,
+        **msgspec.to_builtins(folder.labels()),
+        "actors_now": _actors(folder),
         "path": str(folder.path),
         "spec": config.to_mapping(folder.spec()),
         "checkpoints": [str(version) for version in folder.checkpoints()],
@@ -66,6 +70,14 @@ def facts(folder: RunFolder) -> dict[str, Any]:
     }
 
 
+def _actors(folder: RunFolder) -> list[dict[str, Any]]:
+    """What the keeper wrote down last about each actor."""
+    try:
+        return read_json(folder.actors_file, list[dict[str, Any]])
+    except Damaged:
+        return []
+
+
 def page(known: dict[str, Any], now: float) -> str:
     """The same for people."""
     evaluation = known["evaluations"][-1] if known["evaluations"] else None
@@ -73,6 +85,8 @@ def page(known: dict[str, Any], now: float) -> str:
     rows = {
         "run": known["run"],
         "state": f"{known['state']}{reason}",
+        "project": ", ".join([known["project"], *known["tags"]])
+        + (f": {known['note']}" if known["note"] else ""),
         "environment": known["environment"],
         "algorithm": f"{known['algorithm']}, seed {known['seed']}, {known['actors']} actors",
         **_origin(known["spec"]["origin"]),
@@ -82,6 +96,7 @@ def page(known: dict[str, Any], now: float) -> str:
         f" in {age(known['seconds'])} ({known['steps_per_second']:,.0f} steps/s)",
         "return": _number(known["mean_return"]),
         "version": f"{known['version'] or '-'}  {(known['weights_sha256'] or '')[:16]}".rstrip(),
+        "actors": ", ".join(_actor_words(actor) for actor in known["actors_now"]) or "none",
         "checkpoints": ", ".join(known["checkpoints"]) + (f" (best {known['best']})" if known["best"] else "")
         or "none",
         "evaluated": _evaluated(evaluation),
@@ -91,6 +106,11 @@ def page(known: dict[str, Any], now: float) -> str:
     lines = [f"{name:<12} {value}" for name, value in rows.items()]
     lines += ["", *(event_line(event) for event in known["events"][-8:])] if known["events"] else []
     return "\n".join(lines)
+
+
+def _actor_words(actor: dict[str, Any]) -> str:
+    rate = actor.get("steps_per_second")
+    return f"{actor['slot']} at {actor.get('version') or '-'}" + (f" ({rate:,.0f} steps/s)" if rate else "")
 
 
 def _origin(origin: dict[str, Any] | None) -> dict[str, str]:
@@ -114,17 +134,6 @@ def event_line(event: dict[str, Any]) -> str:
     return printable(f"{at} {event.get('event', '?')} {words}".rstrip())
 
 
-def log_files(folder: RunFolder, process: str | None) -> list[Path]:
-    """The logs asked for; raise NotFound with the nearest name."""
-    found = sorted(folder.logs.glob("*.log"))
-    if process is None:
-        return found
-    if not (chosen := [path for path in found if path.stem == process]):
-        known = [path.stem for path in found]
-        raise NotFound(f"run {folder.run} has no log of {process!r}{nearest(process, known)}")
-    return chosen
-
-
 def print_logs(
     files: Callable[[], list[Path]], lines: int, is_over: Callable[[], bool], out: IO[str]
 ) -> None:
@@ -136,37 +145,15 @@ def print_logs(
         for path in paths:
             name = f"{path.stem:<9} " if len(paths) > 1 else ""
             if path in positions:
-                new, positions[path] = _read_on(path, positions[path])
+                new, positions[path] = read_on(path, positions[path])
             else:
-                new, positions[path] = _last_lines(path, lines)
+                new, positions[path] = last_lines(path, lines)
             for line in new:
                 print(name + printable(line), file=out)
         out.flush()
         if over:
             return
         time.sleep(FOLLOW_SECONDS)
-
-
-def _read_on(path: Path, position: int) -> tuple[list[str], int]:
-    """Whole lines from `position` on; a file that became shorter is read from its start."""
-    try:
-        with path.open("rb") as file:
-            if file.seek(0, 2) < position:
-                position = 0
-            file.seek(position)
-            content = file.read(READ_BYTES)
-    except FileNotFoundError:
-        return [], position
-    end = content.rfind(b"\n") + 1
-    return content[:end].decode(errors="replace").splitlines(), position + end
-
-
-def _last_lines(path: Path, count: int) -> tuple[list[str], int]:
-    start = max(0, path.stat().st_size - READ_BYTES)
-    lines, position = _read_on(path, start)
-    if start:
-        lines = lines[1:]  # the first one is cut
-    return lines[-count:] if count > 0 else [], position
 
 
 def printable(text: str) -> str:
@@ -183,6 +170,19 @@ def print_json(value: Any) -> None:
 def print_line(value: Any) -> None:
     """One line of JSON, for programs that read the last line."""
     print(msgspec.json.encode(value).decode(), flush=True)
+
+
+def told(answer: Any, json: bool, asked: str = "") -> None:
+    """Print what a run was asked, and how it is."""
+    if json:
+        print_json(answer)
+        return
+    known = answer.get("run") or {"run": answer["command"]["run"], "state": "gone", "reason": None}
+    reason = f": {known['reason']}" if known["reason"] else ""
+    if asked:
+        print(f"{known['run']} was told to {asked}; a moment ago it was {known['state']}")
+    else:
+        print(f"{known['run']} is {known['state']}{reason}")
 
 
 def age(seconds: float) -> str:

@@ -6,6 +6,7 @@ log as `error: …`. Arguments are read by hand: every tenth of a second of star
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -27,13 +28,11 @@ from penstock.executors.base import Exit
 
 if TYPE_CHECKING:
     from penstock.loop.registry import RunRecord
-
-if TYPE_CHECKING:
-    from penstock.loop.registry import RunRecord
     from penstock.stream.base import Stream
 
 PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 90
+KEEPER_NICE = 5
 
 
 class Stopping:
@@ -57,14 +56,15 @@ class Stopping:
 def main(arguments: list[str] | None = None) -> int:
     """Run one role and return its exit code."""
     role, run, *rest = sys.argv[1:] if arguments is None else arguments
-    # a learner saves its work first; an actor has nothing to save and may be stuck in an environment
-    end_with_parent(signal.SIGTERM if role == "learner" else signal.SIGKILL)
     roles: dict[str, Callable[[Path, str, list[str]], int]] = {
         "actor": actor,
         "learner": learner,
         "evaluate": evaluate,
+        "keep": keep,
     }
     try:
+        # a learner saves its work first; an actor has nothing to save and may be stuck in an environment
+        end_with_parent(signal.SIGTERM if role == "learner" else signal.SIGKILL)
         return roles[role](home(), run, rest)
     except Conflict as error:
         return _last_words(error, Exit.REPLACED)
@@ -155,12 +155,32 @@ def descend(
 
 
 def evaluate(home: Path, run: str, arguments: list[str]) -> int:
-    """Evaluate a checkpoint and remember the best: `evaluate RUN VERSION EPISODES`."""
+    """Evaluate a checkpoint and remember the best: `evaluate RUN VERSION EPISODES [SEED ID]`."""
     from penstock.loop.evaluate import evaluate_checkpoint
     from penstock.loop.runs import RunFolder
     from penstock.model.version import Version
 
-    evaluate_checkpoint(RunFolder.open(home, run), Version.parse(arguments[0]), int(arguments[1]))
+    version, episodes, *asked = arguments
+    seed, id = (int(asked[0]), asked[1]) if asked else (None, None)
+    evaluate_checkpoint(RunFolder.open(home, run), Version.parse(version), int(episodes), seed, id)
+    return Exit.FINISHED
+
+
+def keep(home: Path, run: str, arguments: list[str]) -> int:
+    """Keep a run that a server started: `keep RUN`. It outlives the server, for a while."""
+    from penstock.executors.local import LocalExecutor
+    from penstock.loop.keeper import Keeper
+    from penstock.loop.registry import find
+    from penstock.loop.runs import RunFolder
+    from penstock.wiring import open_stream
+
+    os.nice(KEEPER_NICE)  # and all it starts: training yields to the server that steers it
+    folder = RunFolder.open(home, run)
+    stream = open_stream(home, folder.spec().stream)
+    try:
+        Keeper(folder, find(stream, run), stream, LocalExecutor(), lambda _: None, managed=True).run()
+    finally:
+        stream.close()
     return Exit.FINISHED
 
 
@@ -208,14 +228,21 @@ def only_one(path: Path, run: str, patience_seconds: float = 15.0) -> object:
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Ask the kernel for this signal when the keeper dies; be nice as told."""
+    """Ask the kernel for this signal when the keeper dies; stay within the limits that were set."""
     parent = os.environ.get("PENSTOCK_PARENT")
     if parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
         if os.getppid() != int(parent):  # it died before we asked
             os.kill(os.getpid(), number)
-    if nice := int(os.environ.get("PENSTOCK_NICE", "0")):
+    if nice := int(os.environ.get("PENSTOCK_NICE") or 0):
         os.nice(nice)
+    if cpus := os.environ.get("PENSTOCK_CPUS"):
+        try:
+            os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
+        except OSError as error:
+            raise ConfigError(f"cpus {cpus} cannot be used here: {error.strerror}") from error
+    if memory := int(os.environ.get("PENSTOCK_MEMORY") or 0):
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
 
 def _last_words(error: PenstockError, code: int) -> int:

@@ -182,7 +182,9 @@ def _check_layer(values: dict[str, Any], algorithm: Any, place: str) -> None:
             raise ConfigError(f"{_prefix(place)}{_unknown(name, algorithm, groups)}")
     own = values.get(algorithm, {})
     check_group(kind, own, algorithm, place)
-    check_group(Spec, {name: value for name, value in values.items() if name != algorithm}, "", place)
+    whole = {name: value for name, value in values.items() if name != algorithm}
+    check_group(Spec, whole, "", place)
+    values |= whole  # where a number became an integer
 
 
 def _unknown(name: str, algorithm: str, groups: Mapping[str, Any]) -> str:

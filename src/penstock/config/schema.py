@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 def schema() -> Json:
     """JSON Schema (2020-12) with one property per installed algorithm; every setting is described."""
-    algorithms = _algorithms()
+    algorithms = installed_settings()
     kinds: list[type[msgspec.Struct]] = [Spec, *_groups(Spec), *algorithms.values()]
     references, definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for kind, reference in zip(kinds, references, strict=True):
@@ -59,7 +59,7 @@ def _attribute_docstrings(body: ast.stmt) -> dict[str, str]:
     return found
 
 
-def _algorithms() -> dict[str, type[msgspec.Struct]]:
+def installed_settings() -> dict[str, type[msgspec.Struct]]:
     """Settings by algorithm; a plugin that cannot be imported is left out."""
     found = {}
     for name in plugins.installed("settings"):

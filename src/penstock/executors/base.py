@@ -36,6 +36,10 @@ class WorkerSpec:
     log: Path
     threads: int = 1
     nice: int = 0
+    cpus: tuple[int, ...] = ()
+    """Processors it may run on; none named: all."""
+    memory_bytes: int | None = None
+    """Most memory of its data."""
     environment: dict[str, str] = field(default_factory=dict)
 
 

@@ -10,10 +10,14 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 from penstock.executors.base import WorkerSpec
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+LOG_BYTES = 32 << 20
+"""Past this a log is set aside when its process starts anew."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,8 +52,7 @@ class LocalExecutor:
     """Starts `python -m penstock.worker …` with its threads fixed and its output in a log file."""
 
     def launch(self, spec: WorkerSpec) -> LocalWorker:
-        spec.log.parent.mkdir(parents=True, exist_ok=True)
-        with spec.log.open("ab") as log:
+        with open_log(spec.log) as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.worker", *spec.arguments],
                 stdin=subprocess.DEVNULL,
@@ -61,6 +64,15 @@ class LocalExecutor:
         return LocalWorker(spec, process)
 
 
+def open_log(path: Path) -> IO[bytes]:
+    """A log to add to; a long one is set aside first, and the one set aside before is let go."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+    return path.open("ab")
+
+
 def environment(spec: WorkerSpec) -> dict[str, str]:
     """The variables of a worker: the keeper's, with thread counts that the spec fixes."""
     threads = str(spec.threads)
@@ -69,5 +81,7 @@ def environment(spec: WorkerSpec) -> dict[str, str]:
         **dict.fromkeys(THREAD_VARIABLES, threads),
         "PENSTOCK_PARENT": str(os.getpid()),
         "PENSTOCK_NICE": str(spec.nice),
+        "PENSTOCK_CPUS": ",".join(map(str, spec.cpus)),
+        "PENSTOCK_MEMORY": str(spec.memory_bytes or 0),
         **spec.environment,
     }
