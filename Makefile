@@ -5,7 +5,7 @@ READY  := $(VENV)/.ready
 PYTHON ?= python3
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup run test check fmt bench faults lock clean
+.PHONY: help setup run test check fmt bench faults lock clean page
 
 help:  ## list what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | column -t -s '	'
@@ -22,8 +22,9 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	touch $@
 
-run: setup  ## train CartPole with two actors and watch (ONCE=1: end when it is solved)
-	$(BIN)/penstock train CartPole-v1 --actors 2 $(if $(ONCE),,--keep-going)
+run: setup  ## start the platform, with a CartPole run (ONCE=1: end when it is solved; ARGS="--port 0")
+	@command -v npm >/dev/null && $(MAKE) --no-print-directory page || echo "no page: install Node.js 20 or newer, then make page"
+	$(BIN)/penstock up --train CartPole-v1 $(if $(ONCE),--once) $(ARGS)
 
 test: setup  ## all tests, two files at a time (they mostly wait)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -44,10 +45,21 @@ bench: setup  ## measure against peers (see bench/README.md)
 faults: setup  ## the kill campaigns at length; writes docs/faults.md
 	$(BIN)/python -m tests.faults $(ARGS)
 
+PAGE_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
+PAGE         := src/penstock/server/page/index.html
+
+page: $(PAGE)  ## build the web page (needs Node.js 20 or newer)
+
+$(PAGE): ui/node_modules/.ready $(PAGE_SOURCES)
+	cd ui && npm run --silent build
+
+ui/node_modules/.ready: ui/package-lock.json
+	cd ui && npm ci --no-audit --no-fund
+	touch $@
 
 lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
-	  --extra classic --extra box2d --extra play --extra plot --extra kafka --group dev pyproject.toml -o requirements.lock
+	  --extra classic --extra box2d --extra play --extra plot --extra kafka --extra postgres --group dev pyproject.toml -o requirements.lock
 	echo uv | $(BIN)/uv pip compile --quiet --python $(BIN)/python --generate-hashes --no-header --no-emit-index-url --upgrade - -o requirements-uv.lock
 
 clean:  ## remove what setup and tests made

@@ -5,9 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from bench import kafka, learn, limit, micro, race, report, sustained, venvs
+from bench import control, kafka, learn, limit, micro, race, report, sustained, venvs
 
-SECTIONS = ("race", "limit", "sustained", "micro", "learn", "kafka")
+SECTIONS = ("race", "limit", "sustained", "micro", "learn", "kafka", "control")
 
 
 def main() -> int:
@@ -45,6 +45,8 @@ def _measure(section: str, arguments: argparse.Namespace) -> object:
         return sustained.measure(out, rounds, seconds, limit_seconds)
     if section == "micro":
         return micro.measure(out, quick)
+    if section == "control":
+        return control.measure(quick)
     if section == "kafka":
         rounds, seconds, records = (1, 25.0, 100) if quick else (3, 60.0, 500)
         return kafka.measure(out, rounds, seconds, records)

@@ -15,7 +15,7 @@ from bench.race import OURS, SB3_RATIO
 QUIET_LOAD = 0.5
 QUIET_SHARE = 0.1
 """Verdicts count only below these: load before the start; share of the processors used by others meanwhile."""
-SECTIONS = ("machine", "race", "limit", "sustained", "micro", "learn", "kafka")
+SECTIONS = ("machine", "race", "limit", "sustained", "micro", "learn", "kafka", "control")
 
 
 def machine() -> dict[str, Any]:
@@ -145,12 +145,41 @@ def verdicts(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         speed = micro["stream_mb_per_second"]
         rows.append(("stream, 64 KiB records, MB/s", "≥ 500", f"{speed:,.0f}", _yes(speed >= 500)))
     rows += _kafka_verdicts(facts.get("kafka"))
+    rows += _control_verdicts(facts.get("control"))
     for row in facts.get("learn", []):
         name = f"{row['algorithm']} learns {row['environment']} (seed {row['seed']})"
         rows.append((name, f"≥ {row['target']:g}", str(row["mean_return"]), _yes(row["reached"])))
     if noise(facts):
         rows = [row if " learns " in row[0] else (*row[:3], "not valid") for row in rows]
     return rows
+
+
+def _control_verdicts(control: dict[str, Any] | None) -> list[tuple[str, str, str, str]]:
+    if control is None:
+        return []
+    crowd, acts, ten, down = control["crowd"], control["acts"], control["ten"], control["down"]
+    slowest = max(acts["changed_max_ms"], acts["scaled_max_ms"])
+    trouble = crowd["rest_errors"] + crowd["feed_errors"] + crowd["lost"]
+    watched = f"training beside {crowd['viewers']:,} viewers and 20 requests/s"
+    return [
+        (watched, "≥ 95 %", f"{crowd['kept']:.0%}", _yes(crowd["kept"] >= 0.95)),
+        (
+            "REST reads meanwhile, p99",
+            "≤ 250 ms",
+            f"{crowd['rest_p99_ms']:.0f} ms",
+            _yes(crowd["rest_p99_ms"] <= 250),
+        ),
+        ("errors and lost messages meanwhile", "0", str(trouble), _yes(trouble == 0)),
+        ("a command acts on a running run, slowest", "≤ 1 s", f"{slowest:.0f} ms", _yes(slowest <= 1000)),
+        (
+            f"{ten['runs']} runs at once, REST p99",
+            "≤ 1 s",
+            f"{ten['p99_ms']:.0f} ms",
+            _yes(ten["p99_ms"] <= 1000),
+        ),
+        (f"{ten['runs']} runs at once, done", "all", str(ten["done"]), _yes(ten["done"] == ten["runs"])),
+        ("training while the server is down", "≥ 95 %", f"{down['kept']:.0%}", _yes(down["kept"] >= 0.95)),
+    ]
 
 
 def _kafka_verdicts(kafka: dict[str, Any] | None) -> list[tuple[str, str, str, str]]:

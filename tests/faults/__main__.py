@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.brokers import shared_broker
 from tests.faults.campaign import CAMPAIGNS, Outcome
+from tests.faults.commands import Siege, besieged
 from tests.faults.outages import Outage, broker_killed, link_cut, one_of_three
 from tests.faults.poison import poisoned
 
@@ -24,11 +25,12 @@ OUTAGES: dict[str, Callable[[Path, int, int], Outage]] = {
 def main() -> int:
     options = _options()
     sections, broken = [], []
-    for name, campaign in (CAMPAIGNS | OUTAGES | {"poison": _poison}).items():
+    for name, campaign in ALL.items():
         if options.only and name not in options.only:
             continue
         seeds = range(1, (options.seeds if name in CAMPAIGNS else options.outage_seeds) + 1)
         strikes = options.kills if name in CAMPAIGNS else options.outages
+        strikes = options.server_kills if name == "server" else strikes
         for seed in seeds:
             with tempfile.TemporaryDirectory(prefix="penstock-faults-", ignore_cleanup_errors=True) as home:
                 try:
@@ -49,8 +51,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=20, help="kills in each of them")
     parser.add_argument("--outage-seeds", type=int, default=1, help="runs of each outage campaign")
     parser.add_argument("--outages", type=int, default=10, help="outages in each of them")
-    names = sorted(CAMPAIGNS | OUTAGES | {"poison": _poison})
-    parser.add_argument("--only", choices=names, action="append", help="these campaigns, without a report")
+    parser.add_argument("--server-kills", type=int, default=100, help="kills of the server among commands")
+    parser.add_argument(
+        "--only", choices=sorted(ALL), action="append", help="these campaigns, without a report"
+    )
     return parser.parse_args()
 
 
@@ -62,8 +66,22 @@ def _poison(home: Path, seed: int, _: int) -> Outcome:
     return Outcome(f"poison, seed {seed}", {"bad records": 1_000}, facts, time.monotonic() - began)
 
 
-def report(outcomes: Iterable[Outcome | Outage], broken: list[str]) -> str:
+def _server(home: Path, seed: int, kills: int) -> Siege:
+    """Twenty commands for each kill."""
+    return besieged(home, seed, kills, commands=20 * kills)
+
+
+ALL: dict[str, Callable[[Path, int, int], Outcome | Outage | Siege]] = {
+    **CAMPAIGNS,
+    **OUTAGES,
+    "poison": _poison,
+    "server": _server,
+}
+
+
+def report(outcomes: Iterable[Outcome | Outage | Siege], broken: list[str]) -> str:
     found = list(outcomes)
+    sieges = [outcome for outcome in found if isinstance(outcome, Siege)]
     kills = [outcome for outcome in found if isinstance(outcome, Outcome)]
     outages = [outcome for outcome in found if isinstance(outcome, Outage)]
     lines = [
@@ -96,13 +114,28 @@ def report(outcomes: Iterable[Outcome | Outage], broken: list[str]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
         *[row(outcome) for outcome in outages],
         "",
+        "## The server killed among commands",
+        "",
+        "Clients send commands under keys of their own, some again and again, while the server is killed with",
+        "`kill -9` and started again. Each must have one answer, one line in the audit trail and one effect in keeper",
+        "and learner, in the order of the log; what is wanted must be the sum of the log.",
+        "",
+        "| campaign | kills | commands | accepted | requests sent | written to the log | twice | seconds |",
+        "|---|---|---|---|---|---|---|---|",
+        *[row(outcome) for outcome in sieges],
+        "",
         *[f"- **broken**: {line}" for line in broken],
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def row(outcome: Outcome | Outage) -> str:
+def row(outcome: Outcome | Outage | Siege) -> str:
     facts = outcome.facts
+    if isinstance(outcome, Siege):
+        return (
+            f"| {outcome.name} | {outcome.kills} | {outcome.asked} | {outcome.accepted} | {outcome.sent} "
+            f"| {outcome.written} | {facts['written twice']} | {outcome.seconds:.0f} |"
+        )
     if isinstance(outcome, Outage):
         times = sorted(outcome.recoveries)
         back = f"{times[len(times) // 2]:.1f} s ({times[-1]:.1f} s)" if times else "–"

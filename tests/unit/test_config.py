@@ -49,6 +49,7 @@ def test_the_preset_follows_the_algorithm_an_override_chooses():
         ("actors", "3", lambda s: s.actors.count, 3),
         ("actors.count", 4, lambda s: s.actors.count, 4),
         ("stop.steps", "1e6", lambda s: s.stop.steps, 1_000_000),
+        ("seed", "1e3", lambda s: s.seed, 1000),
         ("stop.target", "null", lambda s: s.stop.target, None),
         ("ppo.learning_rate", "1e-3", lambda s: s.settings["learning_rate"], 1e-3),
         ("ppo.learning_rate", "lin_3e-4", lambda s: s.settings["learning_rate"], "lin_3e-4"),
@@ -166,7 +167,7 @@ specs = st.fixed_dictionaries(
     {"environment": environments},
     optional={
         "algorithm": st.sampled_from(["ppo", "dqn", "sac", "impala", "reinforce"]),
-        "actors": st.integers(1, 64),
+        "actors": st.integers(1, 16),
         "seed": st.integers(0, 2**63 - 1),
         "stop": stops,
     },
