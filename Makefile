@@ -5,7 +5,7 @@ READY  := $(VENV)/.ready
 PYTHON ?= python3
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup run test check fmt bench faults lock clean page
+.PHONY: help setup run test check fmt bench faults lock clean page proto
 
 help:  ## list what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | column -t -s '	'
@@ -56,6 +56,10 @@ $(PAGE): ui/node_modules/.ready $(PAGE_SOURCES)
 ui/node_modules/.ready: ui/package-lock.json
 	cd ui && npm ci --no-audit --no-fund
 	touch $@
+
+proto:  ## compile the messages of the gateway
+	$(BIN)/python -m grpc_tools.protoc -Isrc/penstock/proto --descriptor_set_out=src/penstock/proto/penstock_v1.binpb \
+	  src/penstock/proto/penstock_v1.proto
 
 lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --universal --generate-hashes --no-header --no-emit-index-url --upgrade \

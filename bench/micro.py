@@ -21,8 +21,9 @@ import psutil
 from bench.processes import end_tree, penstock, run
 from penstock.envs.layout import describe
 from penstock.model import topics
-from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts
 from penstock.model.spec import StreamSpec
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 from penstock.policy import networks
 from penstock.policy.acting import Acting

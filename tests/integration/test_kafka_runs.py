@@ -12,7 +12,7 @@ import pytest
 from penstock.broker import Broker
 from penstock.loop.policies import PIECE_BYTES, Publisher, Subscriber
 from penstock.model import topics
-from penstock.model.policy import weights_sha256
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 from penstock.stream.base import TopicPolicy
 from penstock.stream.kafka import KafkaStream

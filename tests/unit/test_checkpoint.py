@@ -9,8 +9,9 @@ from penstock.algorithms.base import State
 from penstock.errors import Damaged, Unavailable
 from penstock.loop.checkpoint import Checkpoint, CheckpointStore, Progress, load_policy
 from penstock.loop.intake import Ledger
-from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts
 from penstock.model.spaces import ActionLayout, Column, Leaf, ObservationLayout, Spaces
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 
 SPACES = Spaces(

@@ -23,8 +23,9 @@ from penstock.loop.checkpoint import Checkpoint, CheckpointStore, Progress
 from penstock.loop.intake import Ledger
 from penstock.loop.metrics import MetricsWriter
 from penstock.loop.runs import RunFolder
-from penstock.model.policy import Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.policy import Policy, PolicyDescription, PolicyFacts
 from penstock.model.run import RunState
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 from penstock.policy import networks
 

@@ -14,7 +14,8 @@ from penstock.loop.evaluate import Player, evaluate, evaluate_checkpoint
 from penstock.loop.intake import Ledger
 from penstock.loop.media import MAX_FRAMES, Frames
 from penstock.loop.runs import RunFolder
-from penstock.model.policy import Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.policy import Policy, PolicyDescription, PolicyFacts
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 from penstock.policy import networks
 

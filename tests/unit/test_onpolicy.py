@@ -24,8 +24,9 @@ from penstock.algorithms.settings import (
     live_values,
 )
 from penstock.errors import ConfigError, Damaged
-from penstock.model.policy import NetworkSpec, PolicyDescription, weights_sha256
+from penstock.model.policy import NetworkSpec, PolicyDescription
 from penstock.model.spaces import ActionLayout, Column, ObservationLayout, Spaces
+from penstock.model.tensors import weights_sha256
 from penstock.policy.acting import Acting
 from penstock.testing.learning import play
 from penstock.testing.policies import BOX, IMAGE, ITEMS, ITEMS_AND_VECTOR, MANY, MIXED, SIX, VECTOR

@@ -16,8 +16,9 @@ from penstock.algorithms.replaying import Plan, ReplayLearner
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.settings import DQNSettings, SACSettings, live_values
 from penstock.errors import Damaged
-from penstock.model.policy import NetworkSpec, PolicyDescription, weights_sha256
+from penstock.model.policy import NetworkSpec, PolicyDescription
 from penstock.model.spaces import ActionLayout, Column, Leaf, ObservationLayout, Spaces
+from penstock.model.tensors import weights_sha256
 
 LAYOUT = ObservationLayout({"observations": Column((3,), "<f4")}, (Leaf((), "box", "observations", size=3),))
 SMALL = {"buffer": 100, "batch": 8, "gradient_steps": 4, "learning_starts": 40, "normalize_rewards": True}

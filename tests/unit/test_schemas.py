@@ -22,9 +22,10 @@ from penstock.model import codec, topics
 from penstock.model.codec import Schema, encode, open_frame
 from penstock.model.commands import command
 from penstock.model.history import Claim, Dropped, Update, Used, encode_entry
-from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts
 from penstock.model.rollout import Block, Episode, Hello, Rollout, RolloutFacts, Start
 from penstock.model.spaces import ActionLayout, Column, Leaf, ObservationLayout, Spaces
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 from penstock.schemas import schemas, text, write
 from penstock.stream.base import Stream

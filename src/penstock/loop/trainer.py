@@ -15,10 +15,11 @@ from penstock.algorithms.settings import Settings, live_values, read
 from penstock.errors import Diverged, PenstockError
 from penstock.loop.checkpoint import Checkpoint, Progress
 from penstock.model.codec import Array
-from penstock.model.policy import Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.policy import Policy, PolicyDescription, PolicyFacts
 from penstock.model.rollout import Block, Rollout, join
 from penstock.model.spaces import Spaces
 from penstock.model.spec import Spec
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 
 ACTORS = "actors.count"

@@ -1,8 +1,5 @@
 """A policy is data: a small description and named tensors. Whoever has both can act."""
 
-import hashlib
-import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +11,7 @@ from safetensors.numpy import load, save
 from penstock.errors import Damaged
 from penstock.model.codec import Array, Frame, Schema, decode_columns, encode_columns
 from penstock.model.spaces import Spaces
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 
 Head = Literal["categorical", "multi_categorical", "gaussian", "squashed_gaussian", "q"]
@@ -94,14 +92,3 @@ class Policy:
         if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
             raise Damaged(f"the weights of version {facts.version} are not finite")
         return cls(facts, tensors)
-
-
-def weights_sha256(tensors: Mapping[str, Array]) -> str:
-    """A hash of the sorted tensors (name, type, shape, bytes) and nothing else."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
-        digest.update(name.encode() + b"\0" + array.dtype.newbyteorder("<").str.encode())
-        digest.update(struct.pack(f"<{array.ndim + 1}q", array.ndim, *array.shape))
-        digest.update(array.tobytes())
-    return digest.hexdigest()

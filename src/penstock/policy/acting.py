@@ -7,15 +7,19 @@ actions, outputs = acting.decide(observations, masks, noise[t])     # once a ste
 log_probs = acting.log_probs(all_outputs, all_actions, all_masks)   # once a rollout
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.model.codec import Array
-from penstock.model.policy import PolicyDescription
+from penstock.model.tensors import Array
 from penstock.policy import bodies, heads, networks
 from penstock.policy.preprocessing import columns_of, environment_actions
+
+if TYPE_CHECKING:
+    from penstock.model.policy import PolicyDescription
 
 
 class Acting:

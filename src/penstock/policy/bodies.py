@@ -5,14 +5,18 @@ lays the result beside the flattened rest. items sends each row of one [items, f
 (with all other vector columns appended to it) through the same layers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from penstock.errors import ConfigError
-from penstock.model.codec import Array
-from penstock.model.policy import PolicyDescription
+from penstock.model.tensors import Array
+
+if TYPE_CHECKING:
+    from penstock.model.policy import PolicyDescription
 
 UNBOUNDED = 1e38
 """Bounds beyond this stand for infinity (see `ActionLayout.low`)."""

@@ -5,13 +5,17 @@
 [0, 1) for choices and Q-values, standard normal for gaussians.
 """
 
+from __future__ import annotations
+
 from math import log, pi
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.errors import ConfigError
-from penstock.model.policy import PolicyDescription
+
+if TYPE_CHECKING:
+    from penstock.model.policy import PolicyDescription
 
 MASKED = -1e9
 """Logit of an action that is not allowed: its probability is exactly 0 in float32."""

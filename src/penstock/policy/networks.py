@@ -12,15 +12,19 @@ Tensors are flat and named. A network under a prefix (`policy`, `value`, `critic
     normalizer/<column>/mean, variance                   with network.normalize_observations
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.model.codec import Array
-from penstock.model.policy import PolicyDescription
+from penstock.model.tensors import Array
 from penstock.policy import bodies
 from penstock.policy.bodies import body, check, dense, item_columns, normalized_columns
+
+if TYPE_CHECKING:
+    from penstock.model.policy import PolicyDescription
 
 Tensors = Mapping[str, Any]
 """Named arrays of either namespace."""

@@ -1,12 +1,16 @@
 """Between an environment's own observations and actions and the columns a policy knows."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.errors import EnvironmentFault
-from penstock.model.codec import Array
-from penstock.model.spaces import ActionLayout, Leaf, ObservationLayout
+from penstock.model.tensors import Array
+
+if TYPE_CHECKING:
+    from penstock.model.spaces import ActionLayout, Leaf, ObservationLayout
 
 
 def columns_of(layout: ObservationLayout, observation: Any) -> dict[str, Array]:

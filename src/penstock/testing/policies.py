@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from penstock.model.codec import Array
-from penstock.model.policy import Head, NetworkSpec, Policy, PolicyDescription, PolicyFacts, weights_sha256
+from penstock.model.policy import Head, NetworkSpec, Policy, PolicyDescription, PolicyFacts
 from penstock.model.spaces import ActionLayout, Column, Leaf, ObservationLayout, Spaces
+from penstock.model.tensors import weights_sha256
 from penstock.model.version import Version
 
 VECTOR = {"observations": Column((5,), "<f4")}
