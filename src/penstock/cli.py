@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from penstock import __version__, assist, begin, look, steer, travel, up
+from penstock import __version__, assist, begin, look, recording, steer, travel, up
 from penstock.broker.cli import broker
 from penstock.errors import ConfigError, PenstockError
-from penstock.flags import Json, Set, assignments
+from penstock.flags import Checkpoint, Json, Set, assignments
 from penstock.topics import topics
 
 HELP = """Distributed reinforcement learning: train a policy here, watch it, and take it with you.
@@ -25,8 +25,6 @@ app = App(
     version=__version__,
     suppress_keyboard_interrupt=False,
 )
-
-Checkpoint = Annotated[str, Parameter(help="best, newest, or EPOCH.STEP.")]
 
 app.command(up.up, sort_key=0)
 app.command(up.down, sort_key=0)
@@ -44,6 +42,8 @@ app.command(travel.replay, sort_key=8)
 app.command(steer.label, sort_key=9)
 app.command(steer.delete, sort_key=9)
 app.command(look.runs, sort_key=10)
+app.command(recording.play, sort_key=31)
+app.command(recording.recordings, sort_key=31)
 app.command(look.compare, sort_key=13)
 app.command(look.metrics, sort_key=13)
 app.command(look.commands, sort_key=14)
@@ -197,22 +197,6 @@ def evaluate(
     folder = _folder(run)
     result = play_episodes(folder, folder.choose(checkpoint), episodes, seed)
     return print_json(result) if json else print(result.text())
-
-
-@app.command(sort_key=31)
-def play(
-    run: str, /, *, gif: Path, checkpoint: Checkpoint = "best", seed: int = 0, json: Json = False
-) -> None:
-    """Record one episode as a GIF.
-
-    Example: `penstock play cartpole-k3v9 --gif cartpole.gif`
-    """
-    from penstock.loop.media import record
-    from penstock.view import print_json
-
-    folder = _folder(run)
-    recording = record(folder, folder.choose(checkpoint), gif, seed)
-    print_json(recording) if json else print(recording.text())
 
 
 @app.command(sort_key=32)

@@ -6,6 +6,7 @@ from cyclopts import Parameter
 
 from penstock.errors import ConfigError
 
+Checkpoint = Annotated[str, Parameter(help="best, newest, or EPOCH.STEP.")]
 Json = Annotated[bool, Parameter("--json", negative="", help="Print JSON.")]
 Set = Annotated[
     list[str] | None,

@@ -77,7 +77,7 @@ def _listed(words: dict[str, Any], states: tuple[str, ...], limit: int | None) -
     while limit is None or len(found) < limit:
         query = RunQuery(**words, states=states, limit=200, cursor=cursor)
         asked = {**words, "state": list(states) or None, "limit": 200, "cursor": cursor}
-        page = _read("/runs", asked, _runs_of(query))
+        page = read_from("/runs", asked, _runs_of(query))
         found += page["items"]
         if (cursor := page["next"]) is None:
             break
@@ -133,7 +133,7 @@ def compare(
 
     if len(run) < 2:
         raise ConfigError("name at least two runs, as in: penstock compare cartpole-k3v9 cartpole-m2x7")
-    found = _read(
+    found = read_from(
         "/compare", {"run": list(run), "metric": metric, "points": points},
         lambda reads: reads.compare(list(run), metric, points),
     )  # fmt: skip
@@ -166,7 +166,7 @@ def metrics(
     from penstock.view import print_json, table
 
     names = list(name)
-    found = _read(
+    found = read_from(
         f"/runs/{run}/metrics", {"names": names or None, "since": since, "points": points},
         lambda reads: reads.metrics(run, names or None, since, points),
     )  # fmt: skip
@@ -245,7 +245,7 @@ def environments(*, search: str | None = None, json: Json = False) -> None:
     """
     from penstock.view import print_json
 
-    found = _read("/environments", {"search": search}, lambda reads: reads.environments(search))
+    found = read_from("/environments", {"search": search}, lambda reads: reads.environments(search))
     if json:
         return print_json(found)
     return print(
@@ -257,7 +257,7 @@ def algorithms(*, json: Json = False) -> None:
     """List algorithms, and which of their settings may change while a run goes on."""
     from penstock.view import print_json
 
-    found = _read("/algorithms", {}, lambda reads: reads.algorithms())
+    found = read_from("/algorithms", {}, lambda reads: reads.algorithms())
     if json:
         return print_json(found)
     return print(
@@ -340,7 +340,7 @@ def revoke_token(id: str, /, *, json: Json = False) -> None:
     print_json(gone) if json else print(f"the token {id} of {gone['name']} is revoked")
 
 
-def _read(path: str, params: dict[str, Any], alone: "Callable[[Reads], Any]") -> Any:
+def read_from(path: str, params: dict[str, Any], alone: "Callable[[Reads], Any]") -> Any:
     """From the server, or from the folders by the same code."""
     from penstock import config, remote
 

@@ -35,11 +35,17 @@ class Remote:
     def get(self, path: str, **params: Any) -> Any:
         """What the server answers; raise what it refuses, in its words."""
         wanted = {name: value for name, value in params.items() if value is not None}
-        return self._call("GET", path, params=wanted)
+        response = self._call("GET", path, params=wanted)
+        return response.json() if response.content else None
+
+    def download(self, path: str) -> bytes:
+        """A file, whole."""
+        return bytes(self._call("GET", path).content)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Ask for a change, once, however often it must be sent."""
-        return self._call(method, path, json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+        response = self._call(method, path, json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+        return response.json() if response.content else None
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
         import httpx2
@@ -56,7 +62,7 @@ class Remote:
                     ) from error
                 time.sleep(0.2)
         if response.is_success:
-            return response.json() if response.content else None
+            return response
         raise _refusal(response)
 
 

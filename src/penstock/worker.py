@@ -60,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         "actor": actor,
         "learner": learner,
         "evaluate": evaluate,
+        "watch": watch,
+        "record": record,
         "keep": keep,
     }
     try:
@@ -163,6 +165,34 @@ def evaluate(home: Path, run: str, arguments: list[str]) -> int:
     version, episodes, *asked = arguments
     seed, id = (int(asked[0]), asked[1]) if asked else (None, None)
     evaluate_checkpoint(RunFolder.open(home, run), Version.parse(version), int(episodes), seed, id)
+    return Exit.FINISHED
+
+
+def watch(home: Path, run: str, arguments: list[str]) -> int:
+    """Play for whoever watches: `watch RUN SOURCE DESCRIPTOR`; ends once nobody reads what it writes there."""
+    from penstock.loop.runs import RunFolder
+    from penstock.loop.watching import watch as play
+    from penstock.wiring import open_stream
+
+    which, descriptor = arguments
+    folder = RunFolder.open(home, run)
+    with open(int(descriptor), "wb", buffering=0) as pipe:
+
+        def send(content: bytes) -> None:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[pipe.write(rest) :]
+
+        play(folder, which, lambda: open_stream(home, folder.spec().stream), send)
+    return Exit.FINISHED
+
+
+def record(home: Path, run: str, arguments: list[str]) -> int:
+    """Record one episode as a GIF: `record RUN ID`, as the wish of that id says."""
+    from penstock.loop.recordings import Wishes, record_wish
+    from penstock.loop.runs import RunFolder
+
+    record_wish(RunFolder.open(home, run), Wishes(home).read(arguments[0]))
     return Exit.FINISHED
 
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+from penstock.control.feed import KINDS
 from penstock.control.permissions import NEEDED
 from penstock.server.mcp import OFFERS, WITHOUT_TOOL
 from penstock.server.rest import ROUTERS
+from penstock.server.watch_talk import OPERATION
 
 COMMANDS = {
     "start_training": "start", "stop_training": "stop", "pause_training": "pause", "resume_training": "resume",
@@ -17,14 +19,16 @@ COMMANDS = {
     "get_command": "commands", "list_environments": "environments", "get_environment": "environments",
     "list_algorithms": "algorithms", "get_algorithm": "algorithms", "get_spec_schema": "spec",
     "resolve_spec": "spec", "list_projects": "runs", "list_groups": "runs", "get_server": "server",
+    "record_play": "play", "list_recordings": "recordings", "download_recording": "play",
     "list_tokens": "token", "create_token": "token", "revoke_token": "token",
 }  # fmt: skip
 """Operation → the command that does or shows it."""
 
 WITHOUT_COMMAND = {
     "get_ready", "get_prometheus", "get_openapi", "get_health", "watch_metrics", "watch_states", "watch_logs",
+    "watch_play",
 }  # fmt: skip
-"""For machines: probes, scrapers, generators of clients, and the feed (`logs --follow` is its command)."""
+"""For machines: probes, scrapers, generators of clients, and the feeds (their commands: `logs --follow`, `play`)."""
 
 
 def operations() -> set[str]:
@@ -47,5 +51,5 @@ def test_every_rest_operation_has_its_command():
 
 @pytest.mark.parametrize("operation", sorted(NEEDED))
 def test_every_permission_belongs_to_something(operation: str):
-    feed = {"watch_metrics", "watch_states", "watch_logs"}
-    assert operation in operations() | feed
+    feeds = {*KINDS.values(), OPERATION}
+    assert operation in operations() | feeds

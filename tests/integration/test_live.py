@@ -24,7 +24,7 @@ from penstock.lineage.rows import TokenRow
 from penstock.loop.files import append_line
 from penstock.loop.runs import RunFolder
 from penstock.model.run import RunState
-from penstock.server import live, live_talk, live_viewer
+from penstock.server import greeting, live, live_talk, live_viewer
 from penstock.server.auth import Gate
 from penstock.server.rates import Limits
 from tests.integration.serving import QUICK, served, wait_for
@@ -188,7 +188,7 @@ def test_without_a_token_nothing_is_told(server, first):
 
 
 def test_one_who_says_nothing_is_sent_away(server, monkeypatch):
-    monkeypatch.setattr(live, "HELLO_SECONDS", 0.2)
+    monkeypatch.setattr(greeting, "HELLO_SECONDS", 0.2)
     with connect(server.url) as connection:
         code, reason, _ = closed(connection)
         assert (code, "no hello" in reason) == (1008, True)

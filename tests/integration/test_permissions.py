@@ -7,10 +7,12 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
+from penstock.control.feed import KINDS
 from penstock.control.permissions import NEEDED, Role
 from penstock.server.app import create_app
 from penstock.server.hosts import LOOPBACK
 from penstock.server.rest.parts import GuardedRoute
+from penstock.server.watch_talk import OPERATION
 from tests.integration.serving import Served, served
 
 NOBODY = "nobody"
@@ -56,8 +58,8 @@ def test_every_route_asks_every_role(server: Served, clients: dict[str, httpx2.C
                 if answer.status_code >= 400:
                     assert answer.headers["content-type"] == "application/problem+json", case
         asked.add(route.name)
-    faces = {"watch_metrics", "watch_states", "watch_logs"}
-    assert asked == NEEDED.keys() - faces | {"get_health"}
+    feeds = {*KINDS.values(), OPERATION}  # test_live and test_watch ask those of every role
+    assert asked == NEEDED.keys() - feeds | {"get_health"}
 
 
 def test_every_route_is_a_guarded_one_named_after_its_operation(server: Served) -> None:
@@ -247,7 +249,7 @@ def test_two_origins_are_refused(server: Served, upgrade: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1/health", "/mcp", "/api/v1/live", "/api/v1/openapi.json", "/nothing"]
+    "path", ["/api/v1/health", "/mcp", "/api/v1/live", "/api/v1/watch", "/api/v1/openapi.json", "/nothing"]
 )
 def test_every_path_asks_for_host_and_origin(server: Served, path: str) -> None:
     assert httpx2.get(server.address + path, headers={"Host": "evil.example"}).status_code == 421

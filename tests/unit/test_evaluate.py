@@ -61,7 +61,7 @@ def test_seed_and_episode_decide_everything_with_exploration_too(folder):
     first = evaluate(folder, version, 4, seed=3, greedy=False)
     assert evaluate(folder, version, 4, seed=3, greedy=False).returns == first.returns
     assert evaluate(folder, version, 4, seed=4, greedy=False).returns != first.returns
-    with Player(folder, version, 3, greedy=False) as player:
+    with Player.of(folder, version, 3, greedy=False) as player:
         assert player.play(2).total_reward == first.returns[2]
 
 

@@ -18,6 +18,7 @@ from penstock.control import verbs
 from penstock.errors import NotFound, PenstockError, Unavailable
 from penstock.lineage.rows import CommandRow, EvaluationRow, Outcome, RunRow, TokenRow
 from penstock.lineage.writing import Writer
+from penstock.loop.recordings import Wish, Wishes
 from penstock.loop.runs import RunFolder
 from penstock.model.commands import Command, Desired
 from penstock.model.run import Labels
@@ -154,6 +155,18 @@ def _evaluate(self: Applying, row: RunRow, command: Command) -> Change:
     return Change()
 
 
+def _record(self: Applying, row: RunRow, command: Command) -> Change:
+    """Into a file first, as a label; doing it again after a crash changes nothing more."""
+    if not self.past:
+        wanted = command.arguments
+        Wishes(self.home).add(
+            Wish(
+                id=command.id, run=row.run, checkpoint=wanted["checkpoint"], seed=wanted["seed"], at=command.at
+            )
+        )  # fmt: skip
+    return Change()
+
+
 def _create_token(writer: Writer, command: Command) -> Change:
     wanted = command.arguments
     if writer.token(wanted["id"]) is None:
@@ -181,7 +194,11 @@ def _shown(command: Command) -> dict[str, Any]:
     return {name: value for name, value in command.arguments.items() if name != "sha256"} | undoes
 
 
-_OF_A_RUN: dict[str, Callable[[Applying, RunRow, Command], Change]] = {"label": _label, "evaluate": _evaluate}
+_OF_A_RUN: dict[str, Callable[[Applying, RunRow, Command], Change]] = {
+    "label": _label,
+    "evaluate": _evaluate,
+    "record": _record,
+}
 _WITHOUT_RUN: dict[str, Callable[[Writer, Command], Change]] = {
     "create_token": _create_token,
     "revoke_token": _revoke_token,

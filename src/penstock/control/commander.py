@@ -31,6 +31,7 @@ from penstock.control.views import (
     ForkRequest,
     LabelRequest,
     NewToken,
+    RecordRequest,
     ResumeRequest,
     RunView,
     Started,
@@ -38,9 +39,10 @@ from penstock.control.views import (
     TokenRequest,
     TokenView,
 )
-from penstock.errors import ConfigError, Conflict, NotFound, Stale, nearest
+from penstock.errors import ConfigError, Conflict, NotFound, Stale, Unavailable, nearest
 from penstock.lineage.rows import CommandRow, RunRow
 from penstock.loop.origin import Origin
+from penstock.loop.recordings import Wishes
 from penstock.loop.runs import RunFolder
 from penstock.model.commands import NO_RUN, Command, Verb, command
 from penstock.model.run import Labels, RunState, run_id
@@ -49,6 +51,8 @@ from penstock.stream.base import Stream
 
 OF_THE_FORM = {"name", "project", "tags", "note", "seeds"}
 """Fields of a start that are not the spec's."""
+MOST_WAITING = 50
+"""Recordings that wait, of all runs."""
 
 
 class Commander:
@@ -207,6 +211,17 @@ class Commander:
             return {"checkpoint": str(version), "episodes": request.episodes, "seed": request.seed}
 
         return self._ask(_Wish(who, key, request, run, "evaluate"), run, "evaluate", plan)
+
+    def record(self, who: Principal, run: str, request: RecordRequest, key: str | None = None) -> Accepted:
+        """Record one episode of a checkpoint; the recording has the command's id."""
+
+        def plan(_: RunRow) -> dict[str, Any]:
+            version = RunFolder.open(self._home, run).choose(request.checkpoint)
+            if len(Wishes(self._home).all()) >= MOST_WAITING:
+                raise Unavailable(f"{MOST_WAITING} recordings wait to be made already; try again later")
+            return {"checkpoint": str(version), "seed": request.seed}
+
+        return self._ask(_Wish(who, key, request, run, "record"), run, "record", plan)
 
     def label(
         self, who: Principal, run: str, request: LabelRequest, key: str | None = None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from penstock.control.commander import Commander
 from penstock.control.controller import Controller
 from penstock.control.feed import Feed
+from penstock.control.plays import Plays
 from penstock.control.reads import Reads
 from penstock.control.tokens import Tokens
 from penstock.control.views import ServerView
@@ -34,6 +35,7 @@ class Control:
     commander: Commander
     tokens: Tokens
     feed: Feed
+    plays: Plays
     started_at: float = field(default_factory=time.time)
 
     def server(self) -> ServerView:
@@ -53,6 +55,7 @@ class Control:
 
     def close(self, stop_runs: bool) -> list[str]:
         """End it; with `stop_runs` runs save their work and end too. Returns those that did not in time."""
+        self.plays.close()
         self.feed.close()
         left = self.controller.close(stop_runs)
         self.lineage.close()
@@ -89,4 +92,4 @@ def open_control(
     except BaseException:
         lineage.close()
         raise
-    return Control(home, version, lineage, controller, reads, commander, tokens, feed)
+    return Control(home, version, lineage, controller, reads, commander, tokens, feed, Plays(home, executor))

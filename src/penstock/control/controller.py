@@ -16,6 +16,7 @@ from penstock.control.evaluations import Evaluations
 from penstock.control.keepers import Keepers
 from penstock.control.ledger import APPLY_SECONDS, Ledger
 from penstock.control.reconcile import CONCERNED, Reconciler
+from penstock.control.recordings import Recordings
 from penstock.errors import PenstockError, Stale, Unavailable
 from penstock.executors.base import Executor, Exit
 from penstock.lineage.database import Lineage
@@ -57,6 +58,7 @@ class Controller:
         self._ledger = Ledger(home, lineage, open_stream)
         self._reconciler = Reconciler(home, lineage, self.keepers, self._stream_of, most_runs)
         self._evaluations = Evaluations(home, lineage, executor)
+        self._recordings = Recordings(home, executor)
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._on_change = on_change
         self._log = Log(process="controller")
@@ -122,6 +124,7 @@ class Controller:
         if stop_runs:
             self._ledger.scan()
         self._evaluations.close()
+        self._recordings.close()
         self._ledger.close()
         return left
 
@@ -149,6 +152,7 @@ class Controller:
                 self._answer(one, rows)
         self._repair()
         self._evaluations.tick()
+        self._recordings.tick()
 
     def _scan(self) -> None:
         changed = self._ledger.scan()

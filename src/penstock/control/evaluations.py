@@ -3,16 +3,15 @@
 A server that is killed in the middle asks again when it is back; `evaluations.jsonl` holds each result once.
 """
 
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.control.errand import Errand
 from penstock.errors import PenstockError
-from penstock.executors.base import Executor, Worker, WorkerSpec
+from penstock.executors.base import Executor
 from penstock.lineage.database import Lineage
 from penstock.lineage.rows import EvaluationRow
 from penstock.loop.runs import RunFolder
-from penstock.loop.supervise import last_words
 
 LIMIT_SECONDS = 3600.0
 
@@ -24,19 +23,16 @@ class Evaluations:
     home: Path
     lineage: Lineage
     executor: Executor
-    _worker: Worker | None = None
+    _errand: Errand | None = None
     _row: EvaluationRow | None = None
-    _log_start: int = 0
-    _began_at: float = field(default=0.0)
 
     def tick(self) -> None:
         """See to the one under way; begin the next."""
-        if self._worker is not None and self._row is not None:
-            code = self._worker.poll()
-            if code is None and time.monotonic() - self._began_at < LIMIT_SECONDS:
+        if self._errand is not None and self._row is not None:
+            if not self._errand.over():
                 return
-            self._conclude(self._row, code)
-        self._worker = self._row = None
+            self._conclude(self._row)
+        self._errand = self._row = None
         with self.lineage.read() as reads:
             waiting = reads.evaluations_in("running", "queued")
         if waiting:
@@ -45,29 +41,19 @@ class Evaluations:
     def _begin(self, row: EvaluationRow) -> None:
         folder = RunFolder(self.home, row.run)
         if self._result(folder, row) is not None:  # made before somebody killed the server
-            return self._conclude(row, 0)
+            return self._conclude(row)
         if not folder.path.is_dir():
             return self._store(replace(row, state="failed", reason="the run was deleted"))
         arguments = ("evaluate", row.run, row.checkpoint, str(row.episodes), str(row.seed), row.id)
-        log = folder.log_file("evaluations")
-        self._log_start = log.stat().st_size if log.exists() else 0
-        place = {"PENSTOCK_HOME": str(self.home)}
-        self._worker = self.executor.launch(
-            WorkerSpec("evaluate", arguments, log, nice=10, environment=place)
-        )
-        self._row, self._began_at = row, time.monotonic()
+        self._errand = Errand.begin(self.executor, folder, "evaluations", arguments, LIMIT_SECONDS)
+        self._row = row
         return self._store(replace(row, state="running"))
 
-    def _conclude(self, row: EvaluationRow, code: int | None) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-        folder = RunFolder(self.home, row.run)
-        result = self._result(folder, row)
-        if result is not None:
-            return self._store(result)
-        words = last_words(folder.log_file("evaluations"), self._log_start)
-        why = "it took too long" if code is None else words or f"its process ended with exit code {code}"
-        return self._store(replace(row, state="failed", reason=why))
+    def _conclude(self, row: EvaluationRow) -> None:
+        why = self._errand.words() if self._errand is not None else "it was not made"
+        self.close()
+        result = self._result(RunFolder(self.home, row.run), row)
+        return self._store(result or replace(row, state="failed", reason=why))
 
     def _result(self, folder: RunFolder, row: EvaluationRow) -> EvaluationRow | None:
         try:
@@ -89,5 +75,5 @@ class Evaluations:
 
     def close(self) -> None:
         """End the one under way; it begins anew with the next server."""
-        if self._worker is not None:
-            self._worker.kill()
+        if self._errand is not None:
+            self._errand.end()

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 from penstock.control.catalog import Catalog, live_settings, resolve, spec_schema
@@ -32,6 +33,7 @@ from penstock.control.views import (
     Metrics,
     Page,
     ProjectView,
+    RecordingView,
     RunDetail,
     RunView,
     StateView,
@@ -41,6 +43,7 @@ from penstock.lineage.database import Lineage
 from penstock.lineage.reading import Reader
 from penstock.lineage.rows import RunQuery, RunRow
 from penstock.loop.files import read_json
+from penstock.loop.recordings import Recorded, Wish, Wishes, picture_of, recorded
 from penstock.loop.runs import RunFolder
 
 MOST_COMPARED = 64
@@ -143,6 +146,18 @@ class Reads:
             raise NotFound(f"run {run} has no evaluation {id!r}; list them: penstock evaluations {run}")
         return EvaluationView.model_validate(found)
 
+    def recordings(self, run: str) -> list[RecordingView]:
+        """Newest first, those that wait included."""
+        folder = self._folder(run)
+        made = recorded(folder)
+        known = {one.id for one in made}
+        waiting = [wish for wish in Wishes(self._home).all() if wish.run == run and wish.id not in known]
+        return [_recording(one) for one in (*reversed(waiting), *made)]
+
+    def recording_file(self, run: str, id: str) -> Path:
+        """The picture; raise NotFound."""
+        return picture_of(self._folder(run), id)
+
     # -- the trail -------------------------------------------------------------------------------
 
     def commands(
@@ -239,6 +254,14 @@ def _nearest(run: str, known: list[str]) -> str:
     alike = [name for name in known if name[:3] == run[:3]] or known
     close = get_close_matches(run[:64], alike[-FEW:], n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else "; list them: penstock runs"
+
+
+def _recording(one: Wish) -> RecordingView:
+    known = {"total_reward": None, "length": 0, "frames": 0, "bytes": 0, "reason": None}
+    fields = known | msgspec.structs.asdict(one)
+    fields.pop("made_at", None)
+    state = "queued" if not isinstance(one, Recorded) else "done" if one.reason is None else "failed"
+    return RecordingView.model_validate(fields | {"state": state})
 
 
 def _event(line: dict[str, Any]) -> Event | None:

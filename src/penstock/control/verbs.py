@@ -34,6 +34,7 @@ ALLOWED: dict[Verb, frozenset[RunState]] = {
     "set": frozenset({_S.PENDING, _S.RUNNING, _S.PAUSED}),
     "checkpoint": frozenset({_S.RUNNING, _S.PAUSED}),
     "evaluate": frozenset(RunState),
+    "record": frozenset(RunState),
     "label": frozenset(RunState),
     "delete": frozenset({_S.PAUSED, _S.STOPPED, _S.DONE, _S.FAILED, _S.INTERRUPTED}),
 }

@@ -199,6 +199,22 @@ class EvaluationView(View):
     reason: str | None
 
 
+class RecordingView(View):
+    """One recorded episode."""
+
+    id: str
+    run: str
+    state: Literal["queued", "done", "failed"]
+    checkpoint: str
+    seed: int
+    at: Instant
+    total_reward: float | None = Field(description="The episode's return; null until it is done.")
+    length: int
+    frames: int
+    bytes: int
+    reason: str | None
+
+
 class Difference(View):
     """A path of the spec whose values differ."""
 
@@ -342,6 +358,11 @@ class EvaluateRequest(Request):
     checkpoint: str = Field("best", max_length=64, description="best, newest or EPOCH.STEP.")
     episodes: int = Field(10, ge=1, le=10_000)
     seed: int = Field(0, ge=0, lt=1 << 53)
+
+
+class RecordRequest(Request):
+    checkpoint: str = Field("best", max_length=64, description="best, newest or EPOCH.STEP.")
+    seed: int = Field(0, ge=0, lt=1 << 53, description="The same seed gives the same episode.")
 
 
 class ForkRequest(Request):

@@ -41,6 +41,8 @@ class WorkerSpec:
     memory_bytes: int | None = None
     """Most memory of its data."""
     environment: dict[str, str] = field(default_factory=dict)
+    descriptors: tuple[int, ...] = ()
+    """Open files that the worker inherits under the same numbers."""
 
 
 class Worker(Protocol):

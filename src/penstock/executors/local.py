@@ -60,6 +60,7 @@ class LocalExecutor:
                 stderr=log,
                 env=environment(spec),
                 start_new_session=True,
+                pass_fds=spec.descriptors,
             )
         return LocalWorker(spec, process)
 

@@ -5,7 +5,8 @@ Every checkpoint of a run is judged on the same episodes: their seeds follow fro
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from penstock.loop.checkpoint import load_policy
 from penstock.loop.files import append_line
 from penstock.loop.runs import RunFolder
 from penstock.model.codec import Array
+from penstock.model.policy import Policy
+from penstock.model.spec import EnvironmentSpec
 from penstock.model.version import Version
 from penstock.policy.acting import Acting
 
@@ -61,43 +64,71 @@ class Evaluation(msgspec.Struct, frozen=True):
         )
 
 
+class Moment(msgspec.Struct, frozen=True):
+    """Where an episode stands: before a step, or, with `ended`, after the last one."""
+
+    step: int
+    total_reward: float
+    ended: bool = False
+
+
 class Player:
     """A policy and an environment, ready to play; use as a context manager."""
 
     def __init__(
-        self, folder: RunFolder, checkpoint: Version, seed: int, greedy: bool = True, render: bool = False
+        self,
+        policy: Policy,
+        environment: EnvironmentSpec,
+        seed: int,
+        greedy: bool = True,
+        render: bool = False,
     ) -> None:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet on standard output
         from penstock.envs.single import SingleEnvironment
 
+        self._seed, self._greedy = seed, greedy
+        self._environment = SingleEnvironment(environment, seed, render=render)
+        self.load(policy)
+
+    @classmethod
+    def of(
+        cls, folder: RunFolder, checkpoint: Version, seed: int, greedy: bool = True, render: bool = False
+    ) -> "Player":
+        """One that plays with a checkpoint of a run."""
         policy = load_policy(folder.checkpoint_path(checkpoint))
+        return cls(policy, folder.spec().environment, seed, greedy, render)
+
+    def load(self, policy: Policy) -> None:
+        """Go on with this policy; call it between episodes."""
         self.facts = policy.facts
         self._acting = Acting(policy.facts.description)
         self._acting.load(policy.tensors)
-        self._acting.epsilon = 0.0 if greedy else policy.facts.acting.get("epsilon", 0.0)
-        self._seed, self._greedy = seed, greedy
-        self._environment = SingleEnvironment(folder.spec().environment, seed, render=render)
+        self._acting.epsilon = 0.0 if self._greedy else policy.facts.acting.get("epsilon", 0.0)
 
     @property
     def frames_per_second(self) -> float:
         return self._environment.frames_per_second
 
-    def play(self, episode: int, on_frame: Callable[[Array], None] | None = None) -> Outcome:
-        """Play one episode to its end; the same number gives the same episode."""
+    def picture(self) -> Array:
+        """What the environment shows now."""
+        return self._environment.render()
+
+    def play(self, episode: int, on_moment: Callable[[Moment], None] | None = None) -> Outcome:
+        """Play one episode to its end; the same number gives the same episode. What `on_moment` raises ends it."""
         from penstock.envs.base import episode_seed
 
         environment = self._environment
         observation = environment.reset(episode_seed(self._seed, SLOT, 0, episode))
         total, length, ended = 0.0, 0, False
         while not ended and length < MAX_STEPS:
-            if on_frame is not None:
-                on_frame(environment.render())
+            if on_moment is not None:
+                on_moment(Moment(length, total))
             action = self._decide(observation, environment.mask, episode, length)
             observation, reward, terminated, truncated = environment.step(action)
             ended = terminated or truncated
             total, length = total + reward, length + 1
-        if on_frame is not None:
-            on_frame(environment.render())
+        if on_moment is not None:
+            on_moment(Moment(length, total, ended=True))
         return Outcome(total, length)
 
     def _decide(self, observation: dict[str, Array], mask: Array | None, episode: int, step: int) -> Any:
@@ -129,7 +160,7 @@ def evaluate(
     if not 0 <= seed < 1 << 63:
         raise ConfigError(f"a seed is a whole number from 0 on, not {seed}")
     began = time.monotonic()
-    with Player(folder, checkpoint, seed, greedy) as player:
+    with Player.of(folder, checkpoint, seed, greedy) as player:
         outcomes = [player.play(episode) for episode in range(episodes)]
         steps = player.facts.environment_steps
     returns = tuple(outcome.total_reward for outcome in outcomes)
@@ -156,12 +187,8 @@ def evaluate_checkpoint(
     One that a command asked for has that command's id and its own seed; it names no best, because only
     evaluations on the same episodes can be compared.
     """
-    pin = folder.pinned_file if id is None else folder.pinned_file.with_name(f"pinned-{id}")
-    pin.write_text(f"{checkpoint}\n")  # so that it is not let go meanwhile
-    try:
+    with pinned(folder, checkpoint, id):
         result = evaluate(folder, checkpoint, episodes, folder.spec().seed if seed is None else seed)
-    finally:
-        pin.unlink(missing_ok=True)
     asked = {} if id is None else {"id": id}
     earlier = folder.evaluations()
     if id is not None and any(line.get("id") == id for line in earlier):
@@ -170,6 +197,17 @@ def evaluate_checkpoint(
     if id is None:
         _name_best(folder, checkpoint, result, earlier)
     return result
+
+
+@contextmanager
+def pinned(folder: RunFolder, checkpoint: Version, id: str | None = None) -> Iterator[None]:
+    """Hold a checkpoint, so that it is not let go meanwhile; what a crash left is taken away by the next of that id."""
+    pin = folder.pinned_file if id is None else folder.pinned_file.with_name(f"pinned-{id}")
+    pin.write_text(f"{checkpoint}\n")
+    try:
+        yield
+    finally:
+        pin.unlink(missing_ok=True)
 
 
 def _name_best(

@@ -1,19 +1,20 @@
 """One episode as a moving picture."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from penstock.errors import ConfigError
 from penstock.loop.evaluate import Player
+from penstock.loop.pictures import MAX_WIDTH, image_module
 from penstock.loop.runs import RunFolder
 from penstock.model.codec import Array
 from penstock.model.version import Version
 
 MAX_FRAMES = 600
-MAX_WIDTH = 480
+MOST_BYTES = 32 << 20
+"""Of one picture; a larger one loses every second frame until it is not."""
 FRAMES_PER_SECOND = 25
 """A GIF counts in hundredths of a second; browsers slow down what is faster."""
 
@@ -39,22 +40,26 @@ class Recording(msgspec.Struct, frozen=True):
 
 def record(folder: RunFolder, checkpoint: Version, file: Path, seed: int = 0) -> Recording:
     """Play one episode without exploration into a GIF; raise ConfigError where it cannot be drawn."""
-    _image_module()  # say what is missing before playing
-    with Player(folder, checkpoint, seed, render=True) as player:
+    image_module()  # say what is missing before playing
+    with Player.of(folder, checkpoint, seed, render=True) as player:
         keep = Frames(player.frames_per_second)
-        outcome = player.play(0, on_frame=keep.add)
+        outcome = player.play(0, lambda _: keep.add(player.picture()))
     if not keep.frames:
         raise ConfigError(
             f"{folder.spec().environment.id} shows no pictures; it has no render_mode rgb_array"
         )
-    write_gif(keep.frames, keep.frames_per_second, file)
+    frames, pace = keep.frames, keep.frames_per_second
+    write_gif(frames, pace, file)
+    while file.stat().st_size > MOST_BYTES and len(frames) > 1:
+        frames, pace = frames[::2], pace / 2
+        write_gif(frames, pace, file)
     return Recording(
         folder.run,
         str(checkpoint),
         str(file),
         outcome.total_reward,
         outcome.length,
-        len(keep.frames),
+        len(frames),
         file.stat().st_size,
     )
 
@@ -83,7 +88,7 @@ class Frames:
 
 def write_gif(frames: list[Array], frames_per_second: float, file: Path) -> None:
     """Write frames [H, W, 3] as an endless GIF; the last one stays for a second."""
-    image = _image_module()
+    image = image_module()
     pictures = [image.fromarray(frame).quantize(128, method=image.Quantize.FASTOCTREE) for frame in frames]
     duration = round(1000 / frames_per_second)
     durations = [duration] * (len(pictures) - 1) + [1000]
@@ -99,11 +104,3 @@ def _smaller(frame: Array) -> Array:
     """A copy no wider than MAX_WIDTH; an environment may draw into the array it gave."""
     step = -(-frame.shape[1] // MAX_WIDTH)
     return np.ascontiguousarray(frame[::step, ::step, :3], dtype=np.uint8).copy()
-
-
-def _image_module() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ConfigError("moving pictures need Pillow: pip install 'penstock[play]'") from error
-    return Image

@@ -14,8 +14,8 @@ import msgspec
 from penstock.model.codec import Frame, Schema, decode, encode
 
 Verb = Literal[
-    "start", "stop", "pause", "resume", "scale", "set", "checkpoint", "evaluate", "label", "delete",
-    "create_token", "revoke_token",
+    "start", "stop", "pause", "resume", "scale", "set", "checkpoint", "evaluate", "record", "label",
+    "delete", "create_token", "revoke_token",
 ]  # fmt: skip
 Wanted = Literal["running", "paused", "stopped", "deleted"]
 

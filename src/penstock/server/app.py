@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from penstock import __version__
 from penstock.control.control import Control
 from penstock.errors import ConfigError, PenstockError
-from penstock.server import live
+from penstock.server import live, watch
 from penstock.server.auth import Authentication, Gate
 from penstock.server.followers import Followers
 from penstock.server.guard import Guard
@@ -57,6 +57,7 @@ def create_app(
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
     app.router.routes.extend(live.routes(control, gate))
+    app.router.routes.extend(watch.routes(control, gate))
     app.router.routes.extend(tools.routes())
     app.state.control, app.state.traffic, app.state.followers = control, traffic, Followers(limits.followers)
     app.state.openapi = cache(lambda: describe(app))  # half a second's work, for those who ask

@@ -20,8 +20,8 @@ from penstock.server.refusal import refuse
 
 OPEN = frozenset({"/api/v1/health"})
 """Paths that need no token."""
-LIVE = "/api/v1/live"
-"""A browser cannot send headers with a WebSocket, so this one may show its token in its first message."""
+SOCKETS = frozenset({"/api/v1/live", "/api/v1/watch"})
+"""A browser cannot send headers with a WebSocket, so these may show their token in their first message."""
 SECRET_WORDS = frozenset({"token", "access_token", "api_key", "authorization", "bearer"})
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="penstock"'}
 MOST_KNOWN = 1024
@@ -96,7 +96,7 @@ class Authentication:
             return problem(scope, 400, detail)
         if (
             scope["type"] == "websocket"
-            and scope["path"] == LIVE
+            and scope["path"] in SOCKETS
             and "authorization" not in connection.headers
         ):
             return None

@@ -21,14 +21,16 @@ Word = Annotated[str, msgspec.Meta(max_length=256)]
 Run = Annotated[str, msgspec.Meta(max_length=63)]
 
 
-class _Said(
+class Words(
     msgspec.Struct, tag_field="type", tag=str.lower, forbid_unknown_fields=True, frozen=True, kw_only=True
 ):
+    """What anybody may say begins with its type."""
+
     id: Word | int | None = None
     """Comes back with the answer."""
 
 
-class Hello(_Said, frozen=True, kw_only=True):
+class Hello(Words, frozen=True, kw_only=True):
     """The first message of a viewer that could not send a header."""
 
     token: Word | None = None
@@ -36,7 +38,7 @@ class Hello(_Said, frozen=True, kw_only=True):
     feed: Word | None = None
 
 
-class Subscribe(_Said, frozen=True, kw_only=True):
+class Subscribe(Words, frozen=True, kw_only=True):
     kinds: Annotated[list[Kind], msgspec.Meta(min_length=1, max_length=16)]
     runs: Annotated[list[Run], msgspec.Meta(min_length=1, max_length=256)] | Literal["*"] = "*"
     since: int | None = None
@@ -47,7 +49,7 @@ class Subscribe(_Said, frozen=True, kw_only=True):
         return frozenset((kind, run) for kind in self.kinds for run in runs)
 
 
-class Unsubscribe(_Said, frozen=True, kw_only=True):
+class Unsubscribe(Words, frozen=True, kw_only=True):
     """Without kinds: of every kind. Without runs: all of them."""
 
     kinds: Annotated[list[Kind], msgspec.Meta(max_length=16)] | None = None
@@ -59,7 +61,7 @@ class Unsubscribe(_Said, frozen=True, kw_only=True):
         return (self.kinds is None or kind in self.kinds) and (runs is None or run in runs)
 
 
-class Ping(_Said, frozen=True, kw_only=True):
+class Ping(Words, frozen=True, kw_only=True):
     pass
 
 

@@ -24,7 +24,7 @@ from penstock.server.live_protocol import (
     trouble,
 )
 from penstock.server.live_viewer import TRY_AGAIN_LATER, Viewer
-from penstock.server.problems import STATUS
+from penstock.server.problems import status_of
 
 MOST_TOPICS = 256
 """Kinds × runs one viewer may watch."""
@@ -45,6 +45,30 @@ class Ended(Exception):
         self.code, self.status = code, status
 
 
+class Manners:
+    """How much a viewer may say, and how much nonsense."""
+
+    def __init__(self) -> None:
+        self._faults = 0
+        self._said, self._window = 0, time.monotonic()
+
+    def said(self) -> None:
+        """Count a message; raise Ended for one who says too much."""
+        now = time.monotonic()
+        if now - self._window > SAID_SECONDS:
+            self._said, self._window = 0, now
+        self._said += 1
+        if self._said > MOST_SAID:
+            raise Ended(POLICY_VIOLATION, 429, f"more than {MOST_SAID} messages in {SAID_SECONDS:g} s")
+
+    def fault(self, status: int, detail: str) -> str:
+        """The answer to nonsense; raise Ended once it is too much."""
+        self._faults += 1
+        if self._faults >= MOST_FAULTS:
+            raise Ended(INVALID, status, f"{detail}; that was one too many")
+        return trouble(status, detail)
+
+
 class Conversation:
     """What a known viewer says, and what becomes of it."""
 
@@ -58,8 +82,7 @@ class Conversation:
     ) -> None:
         self._hub, self._websocket, self._seen = hub, websocket, seen
         self._viewer = Viewer(principal, secret, websocket.send_text)
-        self._faults = 0
-        self._said, self._window = 0, time.monotonic()
+        self._manners = Manners()
 
     async def run(self) -> None:
         viewer, hub = self._viewer, self._hub
@@ -98,13 +121,13 @@ class Conversation:
         while True:
             try:
                 said = await hear(self._websocket)
-                self._count()
+                self._manners.said()
                 await self._obey(said)
                 await asyncio.sleep(0)  # the answer may go out before the next message is heard
             except msgspec.ValidationError as error:
-                self._fault(422, str(error))
+                self._viewer.reply(self._manners.fault(422, str(error)))
             except msgspec.DecodeError as error:
-                self._fault(400, f"that is not JSON: {error}")
+                self._viewer.reply(self._manners.fault(400, f"that is not JSON: {error}"))
 
     async def _obey(self, said: Said) -> None:
         try:
@@ -119,8 +142,7 @@ class Conversation:
             else:
                 self._seen = (said.feed, said.since)
         except PenstockError as error:
-            status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-            self._viewer.reply(trouble(status, str(error), said.id))
+            self._viewer.reply(trouble(status_of(error), str(error), said.id))
 
     async def _subscribe(self, said: Subscribe) -> None:
         asked = said.topics()
@@ -148,24 +170,14 @@ class Conversation:
         feed, seq = self._hub.feed.life, self._hub.seq
         self._viewer.reply(told("subscribed", feed=feed, seq=seq, topics=watched, id=said.id))
 
-    def _count(self) -> None:
-        """End it with one that says too much."""
-        now = time.monotonic()
-        if now - self._window > SAID_SECONDS:
-            self._said, self._window = 0, now
-        self._said += 1
-        if self._said > MOST_SAID:
-            raise Ended(POLICY_VIOLATION, 429, f"more than {MOST_SAID} messages in {SAID_SECONDS:g} s")
-
-    def _fault(self, status: int, detail: str) -> None:
-        self._faults += 1
-        if self._faults >= MOST_FAULTS:
-            raise Ended(INVALID, status, f"{detail}; that was one too many")
-        self._viewer.reply(trouble(status, detail))
-
 
 async def hear(websocket: WebSocket) -> Said:
-    """The next message; raise DecodeError for one that makes no sense."""
+    """The next message of a viewer of the feed; raise DecodeError for one that makes no sense."""
+    return decode(await hear_text(websocket))
+
+
+async def hear_text(websocket: WebSocket) -> str:
+    """The next message, not yet understood."""
     message = await websocket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1005), message.get("reason"))
@@ -174,7 +186,7 @@ async def hear(websocket: WebSocket) -> Said:
         raise Ended(UNSUPPORTED, 400, "messages are text, in JSON")
     if len(text) > MOST_BYTES:
         raise Ended(TOO_BIG, 413, f"a message has at most {MOST_BYTES:,} bytes")
-    return decode(text)
+    return str(text)
 
 
 async def close(websocket: WebSocket, code: int, status: int, reason: str) -> None:

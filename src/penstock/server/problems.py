@@ -92,9 +92,14 @@ def problem(
     return Response(to_json(content, exclude_none=True), status, headers, MEDIA_TYPE)
 
 
+def status_of(error: Exception) -> int:
+    """As the table above has it."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
 async def on_penstock_error(request: Request, error: Exception) -> Response:
     """An error raised on purpose: its text is the answer."""
-    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    status = status_of(error)
     if status == 500:
         return internal(request.scope, error)
     if status == 404 and request.method == "POST" and not request.path_params:

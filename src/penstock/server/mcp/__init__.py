@@ -30,12 +30,14 @@ OFFERS: tuple[Offer, ...] = (*reading.OFFERS, *steering.OFFERS, *catalogue.OFFER
 
 WITHOUT_TOOL = {
     "download_checkpoint": "a file of many megabytes is nothing for a conversation; export it, or use REST",
+    "download_recording": "a moving picture is nothing for a conversation; the page shows it, penstock play keeps it",
     "get_ready": "get_server tells the same checks",
     "get_openapi": "the description of the REST interface; tools describe themselves",
     "get_prometheus": "for Prometheus; get_metrics and get_server tell it in fewer words",
     "watch_metrics": "the live feed; a conversation asks get_metrics",
     "watch_states": "the live feed; a conversation asks get_status",
     "watch_logs": "the live feed; a conversation asks get_logs with `after`",
+    "watch_play": "pictures for people; a conversation asks evaluate_policy",
 }
 """Operations an assistant has no tool for, and why."""
 

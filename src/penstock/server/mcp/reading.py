@@ -19,6 +19,7 @@ from penstock.server.mcp.results import (
     LogTail,
     MetricsSummary,
     Ranked,
+    RecordingList,
     RunBrief,
     RunList,
     RunNow,
@@ -193,6 +194,11 @@ def get_evaluation(
     return EvaluationBrief.of(desk.reads.evaluation(run, id))
 
 
+def list_recordings(desk: Desk, run: Run) -> RecordingList:
+    """Recorded episodes of a run with return and length, newest first; a person downloads them on the page."""
+    return RecordingList(recordings=desk.reads.recordings(run))
+
+
 def list_commands(
     desk: Desk,
     run: Annotated[str | None, Field(max_length=100)] = None,
@@ -224,6 +230,7 @@ OFFERS = (
     Offer(list_checkpoints, "Checkpoints of a run", READS),
     Offer(list_evaluations, "Evaluations of a run", READS),
     Offer(get_evaluation, "One evaluation", READS),
+    Offer(list_recordings, "Recordings of a run", READS),
     Offer(list_commands, "Audit trail", READS),
     Offer(get_command, "One command", READS),
 )

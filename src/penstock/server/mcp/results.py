@@ -18,6 +18,7 @@ from penstock.control.views import (
     Event,
     GroupView,
     ProjectView,
+    RecordingView,
     StateView,
     TokenView,
     View,
@@ -177,6 +178,10 @@ class EvaluationBrief(View):
 
 class EvaluationList(View):
     evaluations: list[EvaluationBrief]
+
+
+class RecordingList(View):
+    recordings: list[RecordingView]
 
 
 class LogTail(View):

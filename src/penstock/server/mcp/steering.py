@@ -12,6 +12,7 @@ from penstock.control.views import (
     EvaluationView,
     ForkRequest,
     LabelRequest,
+    RecordRequest,
     ResumeRequest,
     Started,
     StartRequest,
@@ -217,6 +218,21 @@ async def evaluate_policy(
     return EvaluationBrief.of(found, late)
 
 
+def record_play(
+    desk: Desk,
+    run: Run,
+    checkpoint: Annotated[str, Field(max_length=64, description="best, newest or EPOCH.STEP.")] = "best",
+    seed: Annotated[int, Field(ge=0, lt=1 << 53)] = 0,
+    key: Key = None,
+) -> Steered:
+    """Record one episode of a checkpoint's policy as a GIF for people; to judge a policy use evaluate_policy."""
+    request = RecordRequest(checkpoint=checkpoint, seed=seed)
+    return _steered(
+        desk.commander.record(desk.who, run, request, key),
+        "list_recordings shows it with this command's id; it takes some seconds.",
+    )
+
+
 def delete_run(
     desk: Desk,
     run: Run,
@@ -241,6 +257,7 @@ OFFERS = (
     Offer(set_hyperparameters, "Set hyperparameters", STEERS),
     Offer(rollback_hyperparameters, "Roll hyperparameters back", BEGINS),
     Offer(evaluate_policy, "Evaluate a policy", BEGINS),
+    Offer(record_play, "Record an episode", BEGINS),
     Offer(save_checkpoint, "Save a checkpoint", BEGINS),
     Offer(fork_run, "Fork a run", BEGINS),
     Offer(label_run, "Label a run", STEERS),
