@@ -610,6 +610,56 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run}/recordings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Recordings
+         * @description Recorded episodes of a run, newest first, those that wait to be made included; the newest 20 are kept.
+         *
+         *     Needs the role viewer.
+         */
+        get: operations["list_recordings"];
+        put?: never;
+        /**
+         * Record Play
+         * @description Record one episode of a checkpoint's policy as a GIF, without exploring; the command's id is the recording's.
+         *
+         *     Needs the role operator.
+         */
+        post: operations["record_play"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run}/recordings/{id}/download": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download Recording
+         * @description A recorded episode as an endless GIF.
+         *
+         *     Needs the role viewer.
+         */
+        get: operations["download_recording"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run}/resume": {
         parameters: {
             query?: never;
@@ -2035,6 +2085,58 @@ export interface components {
              * @constant
              */
             status: "ready";
+        };
+        /** RecordRequest */
+        RecordRequest: {
+            /**
+             * Checkpoint
+             * @description best, newest or EPOCH.STEP.
+             * @default best
+             */
+            checkpoint: string;
+            /**
+             * Seed
+             * @description The same seed gives the same episode.
+             * @default 0
+             */
+            seed: number;
+        };
+        /**
+         * RecordingView
+         * @description One recorded episode.
+         */
+        RecordingView: {
+            /**
+             * At
+             * @description Seconds since 1970.
+             */
+            at: number;
+            /** Bytes */
+            bytes: number;
+            /** Checkpoint */
+            checkpoint: string;
+            /** Frames */
+            frames: number;
+            /** Id */
+            id: string;
+            /** Length */
+            length: number;
+            /** Reason */
+            reason: string | null;
+            /** Run */
+            run: string;
+            /** Seed */
+            seed: number;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "queued" | "done" | "failed";
+            /**
+             * Total Reward
+             * @description The episode's return; null until it is done.
+             */
+            total_reward: number | null;
         };
         /**
          * ResumeRequest
@@ -4209,6 +4311,116 @@ export interface operations {
             409: components["responses"]["409"];
             413: components["responses"]["413"];
             415: components["responses"]["415"];
+            421: components["responses"]["421"];
+            422: components["responses"]["422"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    list_recordings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A run's id. */
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordingView"][];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            404: components["responses"]["404"];
+            421: components["responses"]["421"];
+            422: components["responses"]["422"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    record_play: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Any word of your own: the same key with the same request has one effect and one answer. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description A run's id. */
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RecordRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    /** @description Where to see what becomes of it. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Accepted"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            404: components["responses"]["404"];
+            409: components["responses"]["409"];
+            413: components["responses"]["413"];
+            415: components["responses"]["415"];
+            421: components["responses"]["421"];
+            422: components["responses"]["422"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    download_recording: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A run's id. */
+                run: string;
+                /** @description As the list tells it. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The episode as a GIF. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/gif": string;
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            404: components["responses"]["404"];
             421: components["responses"]["421"];
             422: components["responses"]["422"];
             429: components["responses"]["429"];
