@@ -6,41 +6,12 @@ import numpy as np
 import pytest
 
 from penstock import config
-from penstock.algorithms.base import State
 from penstock.errors import ConfigError, Damaged
 from penstock.loop import evaluate as module
-from penstock.loop.checkpoint import Checkpoint, CheckpointStore, Progress
 from penstock.loop.evaluate import Player, evaluate, evaluate_checkpoint
-from penstock.loop.intake import Ledger
 from penstock.loop.media import MAX_FRAMES, Frames
 from penstock.loop.runs import RunFolder
-from penstock.model.policy import Policy, PolicyDescription, PolicyFacts
-from penstock.model.tensors import weights_sha256
-from penstock.model.version import Version
-from penstock.policy import networks
-
-
-def checkpoint(folder: RunFolder, step: int, lean: float) -> Version:
-    """A CartPole policy that pushes towards where the pole falls, as hard as `lean`."""
-    from penstock.envs.single import SingleEnvironment
-
-    spec = folder.spec()
-    with SingleEnvironment(spec.environment, seed=1) as single:
-        description = PolicyDescription("ppo", "categorical", single.spaces, spec.network)
-    tensors = networks.initial(description, np.random.default_rng(1))
-    for i in range(2):
-        tensors[f"policy/body/{i}/weight"] = np.zeros_like(tensors[f"policy/body/{i}/weight"])
-        tensors[f"policy/body/{i}/bias"] = np.zeros_like(tensors[f"policy/body/{i}/bias"])
-    tensors["policy/body/0/weight"][2:, 0] = 1.0  # angle and its speed
-    tensors["policy/body/1/weight"][0, 0] = 1.0
-    output = np.zeros_like(tensors["policy/output/weight"])
-    output[0] = (-lean, lean)
-    tensors["policy/output/weight"] = output
-    version = Version(1, step)
-    facts = PolicyFacts(folder.run, version, weights_sha256(tensors), description, {0: 0}, step)
-    head = Checkpoint(version, Ledger({}, [], {}, {}), {}, {}, {}, Progress(), {}, 0, (), {}, 1.0)
-    CheckpointStore(folder.path, 9).write(head, State({}, {}, {}, 0), Policy(facts, tensors), 0)
-    return version
+from tests.saved import checkpoint
 
 
 @pytest.fixture

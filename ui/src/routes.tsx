@@ -29,6 +29,7 @@ export function fetchPartsLater(): () => void {
 		Promise.allSettled([
 			...Object.values(PARTS).map((part) => part()),
 			import("./run/Charts"),
+			import("./watch/Watch"),
 			import("./run/Spec"),
 		]);
 	const timer = setTimeout(fetchAll, LATER_MS);
@@ -106,7 +107,16 @@ export const runsRoute = createRoute({
 	component: lazyRouteComponent(PARTS.runs, "RunsPage"),
 });
 
-export const TABS = ["charts", "actors", "logs", "checkpoints", "settings", "spec", "history"] as const;
+export const TABS = [
+	"charts",
+	"watch",
+	"actors",
+	"logs",
+	"checkpoints",
+	"settings",
+	"spec",
+	"history",
+] as const;
 export type Tab = (typeof TABS)[number];
 
 export const runRoute = createRoute({

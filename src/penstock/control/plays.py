@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.errors import Damaged, Unavailable
+from penstock.errors import Conflict, Damaged, Unavailable
 from penstock.executors.base import Executor, Worker, WorkerSpec
 from penstock.logs import Log
 from penstock.loop.runs import RunFolder
@@ -21,13 +21,14 @@ from penstock.loop.watch_frames import Messages, Shown, encode
 MOST_PLAYS = 4
 LINGER_SECONDS = 4.0
 """How long a play goes on for nobody: a page that is loaded anew finds it warm."""
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 """A process may take so long to say its first word."""
 SLACK_SECONDS = 5.0
 """Added to the environment's own limit of a step: pictures are drawn and waited for as well."""
 TURN_SECONDS = 0.25
 END_SECONDS = 5.0
-NICE = 19
+NICE = 10
+"""Below training, which a keeper starts at 5; at 19 a busy machine would show a picture a minute."""
 MEMORY_BYTES = 4 << 30
 READ_BYTES = 256 << 10
 
@@ -159,7 +160,9 @@ class Plays:
 
     def _begin(self, run: str, source: str) -> Play:
         self._make_room()
-        folder = RunFolder.open(self._home, run)
+        folder = RunFolder(self._home, run)
+        if not folder.path.is_dir():
+            raise Conflict(f"run {run} has not begun yet; it can be watched once it has")
         limit = folder.spec().environment.step_limit_seconds
         play = Play(folder, source, limit, self._executor, left_at=time.monotonic())
         thread = threading.Thread(target=self._run, args=(play, (run, source)), name="play", daemon=True)

@@ -11,6 +11,7 @@ export type RunState = RunView["state"];
 export type ActorView = Schemas["ActorView"];
 export type CommandView = Schemas["CommandView"];
 export type CheckpointView = Schemas["CheckpointView"];
+export type RecordingView = Schemas["RecordingView"];
 export type Comparison = Schemas["Comparison"];
 export type EnvironmentDetail = Schemas["EnvironmentDetail"];
 export type Metrics = Schemas["Metrics"];

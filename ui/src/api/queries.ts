@@ -88,6 +88,14 @@ export const evaluationsQuery = (run: string) =>
 			query.state.data?.some((one) => one.state === "queued" || one.state === "running") ? 1000 : false,
 	});
 
+export const recordingsQuery = (run: string) =>
+	queryOptions({
+		queryKey: ["recordings", run],
+		queryFn: ({ signal }) =>
+			ask(api.GET("/api/v1/runs/{run}/recordings", { params: { path: { run } }, signal })),
+		refetchInterval: (query) => (query.state.data?.some((one) => one.state === "queued") ? 1000 : false),
+	});
+
 export const commandsQuery = (filter: { run?: string; who?: string; verb?: string }) =>
 	infiniteQueryOptions({
 		queryKey: ["commands", filter],

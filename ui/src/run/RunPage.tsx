@@ -19,11 +19,13 @@ import { Logs } from "./Logs";
 import { Settings } from "./Settings";
 
 const Charts = lazy(() => import("./Charts").then((module) => ({ default: module.Charts })));
+const Watch = lazy(() => import("../watch/Watch").then((module) => ({ default: module.Watch })));
 const Spec = lazy(() => import("./Spec").then((module) => ({ default: module.Spec })));
 const route = getRouteApi("/runs/$run");
 
 const NAMES: Record<Tab, string> = {
 	charts: "Charts",
+	watch: "Watch",
 	actors: "Actors",
 	logs: "Logs",
 	checkpoints: "Checkpoints",
@@ -182,6 +184,9 @@ function Parts({ run, detail, live, actors, steer }: PartsProps) {
 			<Suspense fallback={<Loading what={NAMES[tab].toLowerCase()} />}>
 				<Tabs.Panel value="charts">
 					<Charts run={run} live={live} />
+				</Tabs.Panel>
+				<Tabs.Panel value="watch">
+					<Watch detail={detail} steer={steer} />
 				</Tabs.Panel>
 				<Tabs.Panel value="actors">
 					<Actors actors={actors} />

@@ -13,6 +13,7 @@ const PATHS = {
 	play: "M7 4v16l13-8z",
 	pause: "M8 5v14M16 5v14",
 	stop: "M6 6h12v12H6z",
+	record: "M12 5a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM12 10a2 2 0 1 0 0 4 2 2 0 0 0 0-4z",
 	save: "M5 4h11l3 3v13H5zM8 4v5h7V4M8 20v-6h8v6",
 	more: "M5 12h.01M12 12h.01M19 12h.01",
 	download: "M12 4v11M7 11l5 5 5-5M5 20h14",
