@@ -4,7 +4,8 @@ PENSTOCK_HOME/runs/<id>/
   spec.json  state.json  labels.json  actors.json  metrics.jsonl  events.jsonl  evaluations.jsonl  tensorboard/
   checkpoints/<epoch>.<step>/{checkpoint.json, state.safetensors, policy.safetensors, policy.json}
   checkpoints/best                  names the best checkpoint
-  logs/{learner.log, actor-<slot>.log, evaluator.log}
+  recordings/<id>.{gif,json}        episodes somebody asked for
+  logs/{learner.log, actor-<slot>.log, evaluator.log, watch.log, recordings.log}
 """
 
 import contextlib
