@@ -23,17 +23,19 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 	touch $@
 
 run: setup  ## start the platform, with a CartPole run (ONCE=1: end when it is solved; ARGS="--port 0")
-	@command -v npm >/dev/null && $(MAKE) --no-print-directory page || echo "no page: install Node.js 20 or newer, then make page"
+	@$(NODE) && $(MAKE) --no-print-directory page || echo "training goes on without the page"
 	$(BIN)/penstock up --train CartPole-v1 $(if $(ONCE),--once) $(ARGS)
 
-test: setup  ## all tests, two files at a time (they mostly wait)
+test: setup page  ## all tests: the page's parts, then the rest, two files at a time (they mostly wait)
+	cd ui && npm run --silent test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: setup  ## ruff, mypy strict, import-linter
+check: setup ui/node_modules/.ready  ## ruff, mypy strict, import-linter; of the page Biome, stale types, tsc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	cd ui && npm run --silent check
 
 fmt: setup  ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
@@ -48,12 +50,17 @@ faults: setup  ## the kill campaigns at length; writes docs/faults.md
 PAGE_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
 PAGE         := src/penstock/server/page/index.html
 
-page: $(PAGE)  ## build the web page (needs Node.js 20 or newer)
+NODE_WANTED  := the page needs npm and Node.js 20.19 or newer: apt-get install npm (Debian 13), or nodejs.org, then make page
+NODE         := { node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' \
+                  && npm --version; } >/dev/null 2>&1 || { echo "$(NODE_WANTED)"; false; }
+
+page: $(PAGE)  ## build the web page (needs Node.js 20.19 or newer)
 
 $(PAGE): ui/node_modules/.ready $(PAGE_SOURCES)
 	cd ui && npm run --silent build
 
 ui/node_modules/.ready: ui/package-lock.json
+	@$(NODE)
 	cd ui && npm ci --no-audit --no-fund
 	touch $@
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.debian import installed
+
 START_SECONDS = 60
-WANTED = "these tests need PostgreSQL: apt-get install postgresql"
 NO_DATABASE_LOCALE = ("--locale=C.UTF-8", "--encoding=UTF8", "--auth=trust", "--no-sync")
 
 
@@ -90,16 +91,8 @@ def running_postgres() -> Iterator[Postgres]:
 
 
 def _binaries() -> Path:
-    """Where Debian puts them; installed where that is ours to do. These tests are never skipped."""
-    if not (found := _installed()) and os.geteuid() == 0 and shutil.which("apt-get"):
-        patient = ("-o", "DPkg::Lock::Timeout=200")  # another worker may be installing it just now
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "update"], ["apt-get", *patient, "install", "-y", "postgresql"]):
-            subprocess.run(command, check=False, capture_output=True, timeout=250, env=quiet)
-        found = _installed()
-    if not found:
-        pytest.fail(WANTED)
-    return found[-1]
+    """Where Debian puts them; these tests are never skipped."""
+    return installed(_installed, "postgresql")[-1]
 
 
 def _installed() -> list[Path]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+from tests.debian import installed
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "src/penstock/server/page/index.html"
 AXE = ROOT / "ui/node_modules/axe-core/axe.min.js"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox",
     "--disable-background-networking",
@@ -25,17 +25,12 @@ FLAGS = [
     "--no-first-run",
 ]
 
-needs_page = [
-    pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
-    pytest.mark.skipif(not BUILT.exists(), reason="make page"),
-]
-
 
 @dataclass
 class Tab:
     """One page of a browser and what it complained about."""
 
-    page: Any
+    page: Page
     address: str
     complaints: list[str] = field(default_factory=list)
 
@@ -50,14 +45,56 @@ class Tab:
     def sees(self, text: str, seconds: float = 30.0) -> None:
         self.page.get_by_text(text).first.wait_for(timeout=seconds * 1000)
 
+    def press(self, name: str, exact: bool = False) -> None:
+        self.page.get_by_role("button", name=name, exact=exact).first.click()
+
+    def choose(self, name: str) -> None:
+        """Something of a run's menu."""
+        self.press("More actions")
+        self.page.get_by_role("menuitem", name=name).click()
+
+    def answer(self, verb: str) -> None:
+        """Press a button of the question that is open."""
+        self.page.get_by_role("dialog").get_by_role("button", name=verb, exact=True).click()
+
     def fact(self, name: str) -> str:
         """One of the large numbers of a run."""
         facts = self.page.get_by_label("How it stands").locator("> div")
         return str(facts.filter(has_text=name).locator(".value").first.inner_text())
 
+    def drawn(self, chart: str) -> dict[str, float]:
+        """What a chart shows: `points`, and `last`, where its axis ends."""
+        data = self.page.get_by_role("figure", name=chart, exact=True).evaluate(
+            "element => ({...element.dataset})"
+        )
+        return {name: float(value) for name, value in data.items()}
+
+    def wait_for_steps(self, chart: str, steps: float, seconds: float = 30.0) -> None:
+        """Until a chart shows these."""
+        self.page.wait_for_function(
+            "([name, steps]) => Number(document.querySelector(`figure[aria-label='${name}']`)?.dataset.last) >= steps",
+            arg=[chart, steps],
+            timeout=seconds * 1000,
+        )
+
+    def hovered(self, chart: str, place: float) -> float | None:
+        """What a chart says where the mouse rests: 0 is its left end, 1 its right; None where it has no number."""
+        figure = self.page.get_by_role("figure", name=chart, exact=True)
+        area = figure.locator(".u-over")
+        box = area.bounding_box()
+        assert box is not None, f"{chart} is not drawn"
+        area.hover(position={"x": box["width"] * place, "y": box["height"] / 2})
+        figure.get_by_text(" steps").wait_for()
+        words = figure.locator(".chart-legend b").first.inner_text()
+        return None if words == "–" else float(words)
+
+    def is_too_wide(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
     def serious_faults(self) -> list[str]:
         """What axe finds that would keep somebody from using the page."""
-        self.page.evaluate(AXE.read_text())
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(AXE.read_text())
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
         return [
             f"{fault['id']}: {fault['nodes'][0]['html'][:200]}"
@@ -67,17 +104,39 @@ class Tab:
 
 
 @contextmanager
-def browser(address: str, width: int = 1280, height: int = 800, **options: Any) -> Iterator[Tab]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = chromium.new_context(viewport={"width": width, "height": height}, **options)
-        tab = Tab(context.new_page(), address)
-        tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
-        tab.page.on(
-            "console",
-            lambda said: tab.complaints.append(said.text) if "Content Security Policy" in said.text else None,
-        )
+def chromium() -> Iterator[Browser]:
+    """The browser itself; tests share one, each with a profile of its own."""
+    for part in (BUILT, AXE):
+        if not part.exists():
+            pytest.fail(f"{part} is missing: make page")
+    program = installed(lambda: shutil.which("chromium") or shutil.which("chromium-browser"), "chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=FLAGS)
         try:
-            yield tab
+            yield started
         finally:
-            chromium.close()
+            started.close()
+
+
+@contextmanager
+def open_tab(
+    shared: Browser, address: str, width: int = 1280, height: int = 800, **options: Any
+) -> Iterator[Tab]:
+    context = shared.new_context(viewport={"width": width, "height": height}, **options)
+    tab = Tab(context.new_page(), address)
+    tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.page.on(
+        "console",
+        lambda said: tab.complaints.append(said.text) if "Content Security Policy" in said.text else None,
+    )
+    try:
+        yield tab
+    finally:
+        context.close()
+
+
+@contextmanager
+def browser(address: str, width: int = 1280, height: int = 800, **options: Any) -> Iterator[Tab]:
+    """A browser of its own with one tab."""
+    with chromium() as own, open_tab(own, address, width, height, **options) as tab:
+        yield tab

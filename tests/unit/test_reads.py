@@ -277,7 +277,7 @@ def test_a_process_without_a_log_is_not_found(place: Place) -> None:
 # -- side by side --------------------------------------------------------------------------------------
 
 
-def test_runs_are_compared_on_the_same_steps(place: Place) -> None:
+def test_runs_are_compared_each_on_its_own_steps(place: Place) -> None:
     one, two = place.make("one"), place.make("two")
     spec = two.spec()
     two.save_spec(msgspec.structs.replace(spec, seed=7, pace=msgspec.structs.replace(spec.pace, lead=0)))
@@ -290,23 +290,33 @@ def test_runs_are_compared_on_the_same_steps(place: Place) -> None:
         "seed": {"one": 1, "two": 7}, "pace.lead": {"one": 1, "two": 0},
     }  # fmt: skip
     first, second = found.curves
-    assert first.steps == second.steps == [0, 25, 50, 75, 100]
-    assert first.mean == first.low == first.high == [0, 2.5, 5, 7.5, 10]
-    assert second.mean == [None, None, 1, 1.5, 2]
+    assert (first.steps, second.steps) == ([0, 100], [50, 100])
+    assert first.mean == first.low == first.high == [0, 10]
+    assert second.mean == [1, 2]
+
+
+def test_a_long_run_keeps_its_shape_beside_a_short_one(place: Place) -> None:
+    report(place.make("long"), *({"steps": i * 1000, "m": float(i)} for i in range(100)))
+    report(place.make("short"), *({"steps": i, "m": float(i * i)} for i in range(5)))
+    long, short = place.reads.compare(["long", "short"], "m", 12).curves
+    assert (len(long.steps), long.steps[0], long.steps[-1]) == (12, 0, 99_000)
+    assert long.mean == pytest.approx([step / 1000 for step in long.steps])
+    assert (short.steps, short.mean) == ([0, 1, 2, 3, 4], [0, 1, 4, 9, 16])
 
 
 def test_seeds_of_a_group_become_one_curve_with_an_interval(place: Place) -> None:
-    for name, last in (("s1", 1.0), ("s2", 2.0), ("s3", 6.0)):
-        report(place.make(name, group="seeds"), {"steps": 0, "m": 0.0}, {"steps": 10, "m": last})
-    report(place.make("alone", group="lonely"), {"steps": 0, "m": 4.0}, {"steps": 20, "m": 4.0})
-    found = place.reads.compare(["seeds", "alone"], "m", 3)
-    seeds, alone = found.curves
+    for name, first, last in (("s1", 0, 1.0), ("s2", 0, 2.0), ("s3", 10, 6.0)):
+        report(place.make(name, group="seeds"), {"steps": first, "m": last}, {"steps": 30 - first, "m": last})
+    report(place.make("alone", group="lonely"), {"steps": 0, "m": 4.0}, {"steps": 40, "m": 4.0})
+    place.make("s4", group="seeds")  # has not reported yet: it neither counts nor hides the others
+    seeds, alone = place.reads.compare(["seeds", "alone"], "m", 3).curves
     assert (seeds.label, seeds.runs, alone.label) == ("seeds", ["s1", "s2", "s3"], "alone")
-    assert seeds.steps == [0, 10, 20]
-    assert seeds.mean == [0, 3, None]
-    error = 1.96 * (7 / 3) ** 0.5 / 1.0  # deviations of 1, 2, 6 around 3: variance 7, and three runs
-    assert seeds.low == pytest.approx([0, 3 - error, None])
-    assert seeds.high == pytest.approx([0, 3 + error, None])
+    assert seeds.steps == [10, 15, 20], "only where all three have numbers"
+    assert seeds.mean == [3, 3, 3]
+    error = 1.96 * (7 / 3) ** 0.5  # deviations of 1, 2, 6 around 3: variance 7, and three runs
+    assert seeds.low == pytest.approx([3 - error] * 3)
+    assert seeds.high == pytest.approx([3 + error] * 3)
+    assert (alone.steps, alone.mean, alone.low) == ([0, 40], [4, 4], [4, 4])
 
 
 def test_comparisons_that_cannot_be_are_refused(place: Place) -> None:
@@ -315,7 +325,7 @@ def test_comparisons_that_cannot_be_are_refused(place: Place) -> None:
     with pytest.raises(ConfigError, match=r"'los'.*'loss'"):
         place.reads.compare(["pole", "empty"], "los", 10)
     assert place.reads.compare(["empty"], "anything", 10).curves[0].mean == []
-    assert place.reads.compare(["pole", "empty"], "loss", 10).curves[1].mean == [None]
+    assert place.reads.compare(["pole", "empty"], "loss", 10).curves[1].mean == []
     for runs, points in (([], 10), (["pole"], 1)):
         with pytest.raises(ConfigError):
             place.reads.compare(runs, "loss", points)

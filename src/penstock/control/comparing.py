@@ -1,9 +1,8 @@
-"""Runs side by side: where their specs differ, and one metric of each over the same steps.
+"""Runs side by side: where their specs differ, and one metric of each over the steps it has.
 
 Runs of one group differ in their seed only: they become one curve, a mean with its interval.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -42,23 +41,20 @@ def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def curves(rows: list[RunRow], measured: dict[str, Points], points: int) -> list[Curve]:
-    """One curve for each run that stands alone, one for each group; all over the same steps."""
-    steps = _grid(measured, points)
-    lines = {run: _on_grid(steps, *known) for run, known in measured.items()}
-    found = []
-    for label, runs in _labelled(rows).items():
-        mean, low, high = _interval(np.array([lines[run] for run in runs]))
-        found.append(
-            Curve(
-                label=label,
-                runs=runs,
-                steps=steps.tolist(),
-                mean=nullable(mean),
-                low=nullable(low),
-                high=nullable(high),
-            )
-        )
-    return found
+    """One curve for each run that stands alone, one for each group; each over the steps it has."""
+    return [_curve(label, runs, measured, points) for label, runs in _labelled(rows).items()]
+
+
+def _curve(label: str, runs: list[str], measured: dict[str, Points], points: int) -> Curve:
+    """Of a group, over those seeds that have begun to report; of them, only where all have numbers."""
+    begun = [run for run in runs if len(measured[run][0])]
+    steps = _grid([measured[run][0] for run in begun], points)
+    lines = [np.interp(steps, *measured[run]) for run in begun]
+    mean, low, high = _interval(np.array(lines)) if lines else (steps, steps, steps)
+    return Curve(
+        label=label, runs=begun or runs, steps=steps.tolist(),
+        mean=nullable(mean), low=nullable(low), high=nullable(high),
+    )  # fmt: skip
 
 
 def _labelled(rows: list[RunRow]) -> dict[str, list[str]]:
@@ -71,28 +67,22 @@ def _labelled(rows: list[RunRow]) -> dict[str, list[str]]:
     return found
 
 
-def _grid(measured: dict[str, Points], points: int) -> Array:
-    """From the first step that any run reported to the last."""
-    ends = [(steps[0], steps[-1]) for steps, _ in measured.values() if len(steps)]
-    if not ends:
+def _grid(reported: list[Array], points: int) -> Array:
+    """The steps that all runs have between their first report and their last; those of one run as they are."""
+    if not reported:
         return np.empty(0)
-    first, last = min(start for start, _ in ends), max(end for _, end in ends)
+    if len(reported) == 1 and len(reported[0]) <= points:
+        return reported[0]
+    first, last = max(steps[0] for steps in reported), min(steps[-1] for steps in reported)
+    if first > last:
+        return np.empty(0)
     return np.linspace(first, last, points) if last > first else np.array([first])
 
 
-def _on_grid(grid: Array, steps: Array, values: Array) -> Array:
-    """Between reports the line is straight; before the first and after the last there is nothing."""
-    if not len(steps):
-        return np.full(len(grid), np.nan)
-    return np.interp(grid, steps, values, left=np.nan, right=np.nan)
-
-
 def _interval(lines: Array) -> tuple[Array, Array, Array]:
-    """Mean and interval over the runs that have a value there; of one run the mean itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a column of nothing has no mean: that is no fault
-        mean = np.nanmean(lines, axis=0)
-        count = np.sum(~np.isnan(lines), axis=0)
-        error = np.where(count > 1, np.nanstd(lines, axis=0, ddof=1), 0.0) / np.sqrt(np.maximum(count, 1))
-    spread = CERTAINTY * np.nan_to_num(error)
+    """Mean and interval at each step; of one run the mean itself."""
+    mean = lines.mean(axis=0)
+    if len(lines) == 1:
+        return mean, mean, mean
+    spread = CERTAINTY * lines.std(axis=0, ddof=1) / np.sqrt(len(lines))
     return mean, mean - spread, mean + spread

@@ -36,6 +36,7 @@ class Control:
     tokens: Tokens
     feed: Feed
     plays: Plays
+    executor: Executor
     started_at: float = field(default_factory=time.time)
 
     def server(self) -> ServerView:
@@ -44,7 +45,8 @@ class Control:
             runs = reads.count_by_state()
         return ServerView(
             version=self.version, started_at=self.started_at, host=os.uname().nodename, pid=os.getpid(),
-            home=str(self.home), stream=self.controller.url, database=self.lineage.shown_url, runs=runs,
+            home=str(self.home), executor=self.executor.place, stream=self.controller.url,
+            database=self.lineage.shown_url, runs=runs,
             commands_behind=self.controller.behind(), disk_free_bytes=shutil.disk_usage(self.home).free,
             viewers=self.feed.viewers, checks=self.ready(),
         )  # fmt: skip
@@ -92,4 +94,5 @@ def open_control(
     except BaseException:
         lineage.close()
         raise
-    return Control(home, version, lineage, controller, reads, commander, tokens, feed, Plays(home, executor))
+    plays = Plays(home, executor)
+    return Control(home, version, lineage, controller, reads, commander, tokens, feed, plays, executor)

@@ -110,6 +110,10 @@ class _OnlyFirst:
 
     executor: Executor
 
+    @property
+    def place(self) -> str:
+        return self.executor.place
+
     def launch(self, spec: WorkerSpec) -> Worker:
         return self.executor.launch(replace(spec, arguments=(*spec.arguments, "--only-first")))
 

@@ -303,6 +303,7 @@ class ServerView(View):
     host: str
     pid: int
     home: str
+    executor: str = Field(description="What starts its processes, and where they run.")
     stream: str
     database: str = Field(description="Its kind and place, without a password.")
     runs: dict[str, int] = Field(description="State → how many.")

@@ -60,4 +60,8 @@ class Worker(Protocol):
 
 
 class Executor(Protocol):
+    @property
+    def place(self) -> str:
+        """Where its workers run, in words for people."""
+
     def launch(self, spec: WorkerSpec) -> Worker: ...

@@ -51,6 +51,10 @@ class LocalWorker:
 class LocalExecutor:
     """Starts `python -m penstock.worker …` with its threads fixed and its output in a log file."""
 
+    @property
+    def place(self) -> str:
+        return f"local: processes of {os.uname().nodename}, {len(os.sched_getaffinity(0))} processors"
+
     def launch(self, spec: WorkerSpec) -> LocalWorker:
         with open_log(spec.log) as log:
             process = subprocess.Popen(

@@ -10,6 +10,7 @@ export type RunDetail = Schemas["RunDetail"];
 export type RunState = RunView["state"];
 export type ActorView = Schemas["ActorView"];
 export type CommandView = Schemas["CommandView"];
+export type EvaluationView = Schemas["EvaluationView"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type RecordingView = Schemas["RecordingView"];
 export type Comparison = Schemas["Comparison"];

@@ -160,7 +160,7 @@ export const compareQuery = (runs: string[], metric: string) =>
 	queryOptions({
 		queryKey: ["compare", runs, metric],
 		queryFn: ({ signal }) =>
-			ask(api.GET("/api/v1/compare", { params: { query: { run: runs, metric, points: 2000 } }, signal })),
+			ask(api.GET("/api/v1/compare", { params: { query: { run: runs, metric, points: 1000 } }, signal })),
 		enabled: runs.length > 0,
 		placeholderData: (before) => before,
 		refetchInterval: 5000,

@@ -2485,6 +2485,11 @@ export interface components {
             database: string;
             /** Disk Free Bytes */
             disk_free_bytes: number;
+            /**
+             * Executor
+             * @description What starts its processes, and where they run.
+             */
+            executor: string;
             /** Home */
             home: string;
             /** Host */

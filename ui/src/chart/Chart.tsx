@@ -137,6 +137,7 @@ export function Chart({
 			style={{ margin: 0, padding: "8px 10px 4px", minWidth: 0 }}
 			aria-label={title}
 			data-last={x.at(-1)}
+			data-points={x.length}
 		>
 			<figcaption>
 				<Text component="span" fw={600} fz="sm">

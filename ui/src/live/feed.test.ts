@@ -96,6 +96,7 @@ test("a lost connection comes back and goes on from where it was", () => {
 	expect(feed.status).toBe("open");
 	expect(newest().sent.at(-1)).toEqual({
 		type: "subscribe",
+		id: "states *",
 		kinds: ["states"],
 		runs: "*",
 		since: 42,
@@ -144,7 +145,22 @@ test("ending the last listener ends the subscription", () => {
 		() => {},
 		() => {},
 	);
-	expect(newest().sent.at(-1)).toEqual({ type: "subscribe", kinds: ["logs"], runs: ["a"] });
+	expect(newest().sent.at(-1)).toEqual({ type: "subscribe", id: "logs a", kinds: ["logs"], runs: ["a"] });
 	end();
 	expect(newest().sent.at(-1)).toEqual({ type: "unsubscribe", kinds: ["logs"], runs: ["a"] });
+});
+
+test("a run that is not known yet is asked for again, and what came meanwhile too", () => {
+	const feed = begin();
+	const gap = vi.fn();
+	feed.listen("metrics", "new", () => {}, gap);
+	newest().tell({ type: "error", status: 404, id: "metrics new" });
+	const before = newest().sent.length;
+	vi.advanceTimersByTime(1000);
+	expect(newest().sent).toHaveLength(before + 1);
+	expect(newest().sent.at(-1)).toMatchObject({ type: "subscribe", kinds: ["metrics"], runs: ["new"] });
+	newest().tell({ type: "subscribed", id: "metrics new" });
+	expect(gap).toHaveBeenCalledTimes(1);
+	newest().tell({ type: "subscribed", id: "metrics new" });
+	expect(gap).toHaveBeenCalledTimes(1);
 });

@@ -34,6 +34,9 @@ interface Parts {
 
 const SILENCE_SECONDS = 20;
 const LONGEST_WAIT_SECONDS = 10;
+/** A run that was just asked for has no folder yet: the server knows it a moment later. */
+const UNKNOWN_SECONDS = 1;
+const MOST_REFUSALS = 60;
 
 export const backOff = (attempt: number) =>
 	Math.min(LONGEST_WAIT_SECONDS, 0.25 * 2 ** attempt) * (0.75 + Math.random() / 2);
@@ -49,6 +52,8 @@ export class Feed {
 	private seq = 0;
 	private attempt = 0;
 	private everOpen = false;
+	/** Topic → how often the server did not know its run. */
+	private refusals = new Map<string, number>();
 	private retry: ReturnType<typeof setTimeout> | undefined;
 	private silence: ReturnType<typeof setTimeout> | undefined;
 	private closed = false;
@@ -78,7 +83,7 @@ export class Feed {
 		const listener = { kind, run, news, gap };
 		const known = this.watched(kind, run);
 		this.listeners.add(listener);
-		if (!known) this.say({ type: "subscribe", kinds: [kind], runs: run === "*" ? "*" : [run] });
+		if (!known) this.subscribe(kind, run);
 		return () => {
 			this.listeners.delete(listener);
 			if (!this.watched(kind, run))
@@ -102,6 +107,27 @@ export class Feed {
 		if (message.type === "welcome") this.welcomed(message);
 		else if (message.type === "batch") this.batch(message);
 		else if (message.type === "gap") this.gap(message);
+		else if (message.type === "error" && message.status === 404) this.unknown(message.id);
+		else if (message.type === "subscribed") this.known(message.id);
+	}
+
+	private subscribe(kind: Kind, run: string, missed: object = {}): void {
+		const id = `${kind} ${run}`;
+		this.say({ type: "subscribe", id, kinds: [kind], runs: run === "*" ? "*" : [run], ...missed });
+	}
+
+	private unknown(id: string | undefined): void {
+		const [kind, run] = (id ?? "").split(" ") as [Kind, string?];
+		const refusals = (this.refusals.get(id ?? "") ?? 0) + 1;
+		if (!id || !run || refusals > MOST_REFUSALS) return;
+		this.refusals.set(id, refusals);
+		setTimeout(() => this.watched(kind, run) && this.subscribe(kind, run), UNKNOWN_SECONDS * 1000);
+	}
+
+	/** What was written before it was known is asked for anew. */
+	private known(id: string | undefined): void {
+		if (!this.refusals.delete(id ?? "")) return;
+		for (const listener of [...this.listeners]) if (id === `${listener.kind} ${listener.run}`) listener.gap();
 	}
 
 	private welcomed(message: { feed: string; seq: number; name: string; role: string }): void {
@@ -113,7 +139,7 @@ export class Feed {
 		this.everOpen = true;
 		this.attempt = 0;
 		for (const [kind, runs] of this.topics())
-			this.say({ type: "subscribe", kinds: [kind], runs: runs.has("*") ? "*" : [...runs], ...missed });
+			for (const run of runs.has("*") ? ["*"] : runs) this.subscribe(kind, run, missed);
 		this.become("open");
 	}
 

@@ -13,6 +13,7 @@ import { Empty, Failed, Loading } from "../shell/states";
 import { useNow } from "../shell/useNow";
 import { ForkDialog } from "./Dialogs";
 import type { Wish } from "./effects";
+import { evaluated } from "./seen";
 
 interface Props {
 	detail: RunDetail;
@@ -39,6 +40,7 @@ export function Checkpoints({ detail, steer }: Props) {
 						body: { checkpoint, episodes: 20, seed: 0 },
 					}),
 				),
+			done: evaluated,
 		});
 	return (
 		<>

@@ -21,6 +21,7 @@ import { usePerson } from "../live/live";
 import { Icon } from "../shell/icons";
 import { LabelDialog, ResumeDialog } from "./Dialogs";
 import type { Effect, Wish } from "./effects";
+import { actorsAlive, evaluated, inState, learnerThere } from "./seen";
 
 export const MOST_ACTORS = 16;
 
@@ -56,19 +57,19 @@ function Buttons({ detail, steer }: Omit<Props, "actors">) {
 		steer({
 			title: "Pause",
 			ask: () => ask(api.POST("/api/v1/runs/{run}/pause", path)),
-			done: ({ detail }) => detail?.state === "paused",
+			done: inState("paused"),
 		});
 	const resume = () =>
 		steer({
 			title: "Resume",
 			ask: () => ask(api.POST("/api/v1/runs/{run}/resume", path)),
-			done: ({ detail }) => detail?.state === "running",
+			done: inState("running"),
 		});
 	const stop = () =>
 		steer({
 			title: "Stop",
 			ask: () => ask(api.POST("/api/v1/runs/{run}/stop", path)),
-			done: ({ detail }) => !!detail && ["stopped", "done", "failed"].includes(detail.state),
+			done: inState("stopped", "done", "failed"),
 		});
 	const save = () => {
 		const before = detail.checkpoint;
@@ -88,6 +89,7 @@ function Buttons({ detail, steer }: Omit<Props, "actors">) {
 						body: { checkpoint: "best", episodes: 20, seed: 0 },
 					}),
 				),
+			done: evaluated,
 		});
 	async function remove() {
 		const done = await steer({
@@ -217,6 +219,7 @@ function Scale({ detail, actors, steer }: Props) {
 						body: { learner },
 					}),
 				),
+			done: learnerThere(learner),
 		});
 	return (
 		<Group gap="xl" mt="sm" className="panel" px="md" py={10} role="group" aria-label="Scale">
@@ -268,7 +271,7 @@ export function ActorsSlider({ detail, actors, steer, disabled }: SliderProps) {
 						body: { actors: count },
 					}),
 				),
-			done: ({ actors }) => actors?.filter((actor) => actor.alive && !actor.guest).length === count,
+			done: actorsAlive(count),
 		});
 		if (!accepted) setValue(wanted);
 	}
@@ -335,18 +338,19 @@ export function Effects({ effects, dismiss }: { effects: Effect[]; dismiss: (key
 	return (
 		<Stack gap={6} mt="sm" role="status" aria-label="Commands on their way">
 			{effects.map((effect) =>
-				effect.state === "refused" ? (
+				effect.problem || effect.state === "unseen" ? (
 					<Alert
 						key={effect.key}
-						color="red"
+						color={effect.problem ? "red" : "yellow"}
 						variant="light"
 						withCloseButton
 						closeButtonLabel="Dismiss"
 						onClose={() => dismiss(effect.key)}
-						title={`${effect.title}: refused`}
+						title={`${effect.title}: ${effect.problem ? effect.state : "not seen yet"}`}
 						p="xs"
 					>
-						{effect.problem?.message}
+						{effect.problem?.message ??
+							`It was accepted ${effect.seconds.toFixed(0)} s ago and shows no effect; the logs may tell why.`}
 					</Alert>
 				) : (
 					<Group key={effect.key} gap={8} fz="sm">

@@ -17,6 +17,7 @@ import { type FormEvent, type ReactNode, useState } from "react";
 import { api, ask, type RunDetail } from "../api/client";
 import { Failed } from "../shell/states";
 import type { Wish } from "./effects";
+import { inState, labelled } from "./seen";
 
 interface Props {
 	detail: RunDetail;
@@ -59,19 +60,37 @@ function Form({ title, verb, close, submit, busy, error, children }: FormProps) 
 	);
 }
 
+/** Ask and close once it was accepted; a refusal is said in the dialog, and what was typed stays. */
+function useAsking(steer: Props["steer"], close: () => void) {
+	const [error, setError] = useState<Error | null>(null);
+	const [busy, setBusy] = useState(false);
+	async function send(wish: Wish) {
+		setBusy(true);
+		setError(null);
+		const heard = (problem: Error) => {
+			setError(problem);
+			throw problem;
+		};
+		const accepted = await steer({ ...wish, ask: () => wish.ask().catch(heard) });
+		setBusy(false);
+		if (accepted) close();
+	}
+	return { send, error, busy };
+}
+
 const STEPS_MORE = 500_000;
 
 /** A run that reached its limits needs new ones to go on. */
 export function ResumeDialog({ detail, close, steer }: Props) {
 	const [steps, setSteps] = useState<number | string>(Math.ceil((detail.steps + STEPS_MORE) / 1000) * 1000);
 	const [target, setTarget] = useState<number | string>("");
-	async function resume() {
+	const { send, error, busy } = useAsking(steer, close);
+	function resume() {
 		const stop = {
 			steps: steps === "" ? null : Number(steps),
 			target: target === "" ? null : Number(target),
 		};
-		close();
-		await steer({
+		send({
 			title: "Resume",
 			ask: () =>
 				ask(
@@ -80,11 +99,18 @@ export function ResumeDialog({ detail, close, steer }: Props) {
 						body: { stop: stop as never }, // what is left out stays; the document cannot say so
 					}),
 				),
-			done: ({ detail }) => detail?.state === "running",
+			done: inState("running"),
 		});
 	}
 	return (
-		<Form title={`Go on with ${detail.run}`} verb="Resume" close={close} submit={resume}>
+		<Form
+			title={`Go on with ${detail.run}`}
+			verb="Resume"
+			close={close}
+			submit={resume}
+			busy={busy}
+			error={error}
+		>
 			<Text c="dimmed">
 				It ended because {detail.reason ?? "its limits were reached"}. How far shall it go?
 			</Text>
@@ -111,8 +137,9 @@ export function LabelDialog({ detail, close, steer }: Props) {
 	const [project, setProject] = useState(detail.project);
 	const [tags, setTags] = useState(detail.tags);
 	const [note, setNote] = useState(detail.note);
-	async function label() {
-		const accepted = await steer({
+	const { send, error, busy } = useAsking(steer, close);
+	const label = () =>
+		send({
 			title: "Label",
 			ask: () =>
 				ask(
@@ -121,11 +148,17 @@ export function LabelDialog({ detail, close, steer }: Props) {
 						body: { project, tags, note },
 					}),
 				),
+			done: labelled({ project, tags, note }),
 		});
-		if (accepted) close();
-	}
 	return (
-		<Form title={`Labels of ${detail.run}`} verb="Save" close={close} submit={label}>
+		<Form
+			title={`Labels of ${detail.run}`}
+			verb="Save"
+			close={close}
+			submit={label}
+			busy={busy}
+			error={error}
+		>
 			<TextInput
 				label="Project"
 				value={project}

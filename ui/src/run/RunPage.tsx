@@ -5,7 +5,7 @@ import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-quer
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { api, ask, Problem, type RunDetail } from "../api/client";
-import { actorsQuery, commandsQuery, runQuery } from "../api/queries";
+import { actorsQuery, commandsQuery, evaluationsQuery, runQuery } from "../api/queries";
 import { Commands } from "../audit/Commands";
 import { clock, count, measure } from "../format";
 import { useNews } from "../live/live";
@@ -17,6 +17,7 @@ import { Controls, Effects } from "./Controls";
 import { useEffects, type Wish } from "./effects";
 import { Logs } from "./Logs";
 import { Settings } from "./Settings";
+import { inUse } from "./seen";
 
 const Charts = lazy(() => import("./Charts").then((module) => ({ default: module.Charts })));
 const Watch = lazy(() => import("../watch/Watch").then((module) => ({ default: module.Watch })));
@@ -46,6 +47,7 @@ function Run({ run }: { run: string }) {
 	const detail = query.data;
 	const live = !!detail && LIVE_STATES.includes(detail.state);
 	const { data: actors } = useQuery(actorsQuery(run, live));
+	useQuery(evaluationsQuery(run)); // so that the effect of asking for one is seen on every tab
 	const { effects, steer, dismiss } = useEffects(run);
 	useNews(
 		"states",
@@ -230,7 +232,7 @@ function History({ run, steer, live }: { run: string; steer: PartsProps["steer"]
 											body: { command: command.id },
 										}),
 									),
-								done: ({ report }, asked) => (report.time ?? 0) > asked.at,
+								done: inUse,
 							})
 					: undefined
 			}

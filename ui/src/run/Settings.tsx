@@ -11,7 +11,8 @@ import { Field, spoken } from "../new/Field";
 import { follow, type Schema, same } from "../new/schema";
 import { Failed, Loading } from "../shell/states";
 import { allows } from "./Controls";
-import { reportsSettings, type Wish } from "./effects";
+import type { Wish } from "./effects";
+import { inUse } from "./seen";
 
 interface Props {
 	detail: RunDetail;
@@ -43,7 +44,7 @@ export function Settings({ detail, steer }: Props) {
 						body: { settings },
 					}),
 				),
-			done: ({ report }, command) => reportsSettings(report, settings, command.at),
+			done: inUse,
 		});
 		if (accepted) setDraft({});
 	}
@@ -57,7 +58,7 @@ export function Settings({ detail, steer }: Props) {
 						body: {},
 					}),
 				),
-			done: ({ report }, command) => (report.time ?? 0) > command.at,
+			done: inUse,
 		});
 	return (
 		<>

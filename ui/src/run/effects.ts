@@ -2,29 +2,23 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { ActorView, CommandView, RunDetail } from "../api/client";
-import { actorsQuery, runQuery } from "../api/queries";
+import type { CommandView } from "../api/client";
+import { actorsQuery, evaluationsQuery, runQuery } from "../api/queries";
 import { useNews } from "../live/live";
-
-export interface Seen {
-	detail: RunDetail | undefined;
-	actors: ActorView[] | undefined;
-	/** The learner's newest report. */
-	report: Record<string, number | null>;
-}
+import type { Done, Seen } from "./seen";
 
 export interface Wish {
 	/** As in "Scale to 6 actors". */
 	title: string;
 	ask: () => Promise<{ command: CommandView }>;
-	/** Whether it can be seen; without it a command is done once it was applied. */
-	done?: (seen: Seen, command: CommandView) => boolean;
+	/** Without it a command is done once it was applied. */
+	done?: Done;
 }
 
 export interface Effect {
 	key: number;
 	title: string;
-	state: "asking" | "accepted" | "done" | "refused";
+	state: "asking" | "accepted" | "done" | "refused" | "failed" | "unseen";
 	seconds: number;
 	problem?: Error;
 }
@@ -36,13 +30,20 @@ const PATIENCE_SECONDS = 180;
 export function useEffects(run: string) {
 	const queries = useQueryClient();
 	const [effects, setEffects] = useState<Effect[]>([]);
-	const report = useRef<Record<string, number | null>>({});
+	const report = useRef<Seen["report"]>({});
+	const events = useRef<Seen["events"]>({});
 	const next = useRef(0);
 	const timers = useRef(new Set<ReturnType<typeof setInterval>>());
 	useNews(
 		"metrics",
 		run,
 		(news) => keepNewest(report.current, news.columns),
+		() => {},
+	);
+	useNews(
+		"events",
+		run,
+		(news) => keepTimes(events.current, news.events),
 		() => {},
 	);
 
@@ -77,6 +78,14 @@ export function useEffects(run: string) {
 				change(key, { state: "refused", seconds: seconds(), problem: error as Error });
 				return false;
 			}
+			if (command.outcome === "refused") {
+				change(key, {
+					state: "refused",
+					seconds: seconds(),
+					problem: new Error(command.reason ?? "No reason was given."),
+				});
+				return false;
+			}
 			change(key, { state: "accepted", seconds: seconds() });
 			for (const name of ["run", "actors", "checkpoints", "evaluations", "commands"])
 				queries.invalidateQueries({ queryKey: name === "commands" ? [name] : [name, run] });
@@ -84,14 +93,17 @@ export function useEffects(run: string) {
 				const seen: Seen = {
 					detail: queries.getQueryData(runQuery(run).queryKey),
 					actors: queries.getQueryData(actorsQuery(run, true).queryKey),
+					evaluations: queries.getQueryData(evaluationsQuery(run).queryKey),
 					report: report.current,
+					events: events.current,
 				};
-				const done = !wish.done || wish.done(seen, command);
-				change(key, done ? { state: "done", seconds: seconds() } : { seconds: seconds() });
-				if (!done && seconds() < PATIENCE_SECONDS) return;
+				const done = wish.done ? wish.done(seen, command) : true;
+				if (!done && seconds() < PATIENCE_SECONDS) return change(key, { seconds: seconds() });
 				clearInterval(timer);
 				timers.current.delete(timer);
-				setTimeout(() => dismiss(key), SHOWN_MS);
+				if (done instanceof Error) return change(key, { state: "failed", problem: done, seconds: seconds() });
+				change(key, { state: done ? "done" : "unseen", seconds: seconds() });
+				if (done) setTimeout(() => dismiss(key), SHOWN_MS);
 			}, LOOK_MS);
 			timers.current.add(timer);
 			return true;
@@ -107,16 +119,7 @@ function keepNewest(report: Record<string, number | null>, columns: unknown): vo
 		report[name] = values.at(-1) ?? null;
 }
 
-/** Whether the learner's newest report was made with these settings. */
-export function reportsSettings(
-	report: Seen["report"],
-	settings: Record<string, unknown>,
-	since: number,
-): boolean {
-	if ((report.time ?? 0) <= since) return false;
-	return Object.entries(settings).every(([name, value]) => {
-		const used = report[`charts/${name}`];
-		if (typeof value !== "number" || used == null) return true; // a schedule, or nothing the learner reports
-		return Math.abs(used - value) <= Math.abs(value) * 1e-5 + 1e-12;
-	});
+function keepTimes(times: Record<string, number>, events: unknown): void {
+	for (const { event, time } of (events ?? []) as { event: string; time: number }[])
+		times[event] = Math.max(times[event] ?? 0, time);
 }

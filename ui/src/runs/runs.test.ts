@@ -3,7 +3,6 @@ import type { RunView } from "../api/client";
 import { aligned } from "../compare/aligned";
 import { age, bytes, clock, duration, measure } from "../format";
 import type { News } from "../live/feed";
-import { reportsSettings } from "../run/effects";
 import { readable } from "../run/Logs";
 import { planCharts } from "../run/plan";
 import { sparkPoints } from "./Sparkline";
@@ -43,13 +42,6 @@ test("charts follow the names a learner reports", () => {
 	expect(groups[2]?.charts[0]?.stacked).toBe(true);
 });
 
-test("a changed setting is in effect once a later report was made with it", () => {
-	const wanted = { learning_rate: 1e-4 };
-	expect(reportsSettings({ time: 5, "charts/learning_rate": 1e-4 }, wanted, 6)).toBe(false);
-	expect(reportsSettings({ time: 7, "charts/learning_rate": 2e-4 }, wanted, 6)).toBe(false);
-	expect(reportsSettings({ time: 7, "charts/learning_rate": 1e-4 }, wanted, 6)).toBe(true);
-});
-
 test("numbers are short", () => {
 	expect([measure(0.000012), measure(0.123456), measure(1234567), measure(null)]).toEqual([
 		"1.20e-5",
@@ -70,4 +62,5 @@ test("log lines of ours are readable, others stay", () => {
 
 test("curves meet on one axis", () => {
 	expect(aligned([0, 5, 10, 15], [0, 10], [0, 100])).toEqual([0, 50, 100, null]);
+	expect(aligned([0, 5, 10], [5, 10], [1, 2])).toEqual([null, 1, 2]);
 });

@@ -43,7 +43,7 @@ function Server() {
 		["Up for", duration(now - server.started_at)],
 		["Machine", `${server.host}, pid ${server.pid}`],
 		["Home", server.home],
-		["Executor", "processes of this machine"],
+		["Executor", server.executor],
 		["Stream", server.stream],
 		["Commands not yet read", String(server.commands_behind)],
 		["Database", server.database],
