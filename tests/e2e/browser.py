@@ -25,6 +25,9 @@ FLAGS = [
     "--no-first-run",
 ]
 
+needs_page: list[pytest.MarkDecorator] = []
+"""Nothing is skipped any more: `chromium` fails and says what is missing. test_watch.py still names it."""
+
 
 @dataclass
 class Tab:
@@ -44,6 +47,15 @@ class Tab:
 
     def sees(self, text: str, seconds: float = 30.0) -> None:
         self.page.get_by_text(text).first.wait_for(timeout=seconds * 1000)
+
+    def settle(self) -> None:
+        """Until nothing is being loaded and nothing fades in."""
+        self.page.get_by_role("main").wait_for()
+        self.page.get_by_text("Loading ").first.wait_for(state="detached", timeout=30_000)
+        self.page.evaluate(
+            """() => Promise.allSettled(document.getAnimations()
+                .filter(one => one.effect.getTiming().iterations === 1).map(one => one.finished)).then(() => null)"""
+        )
 
     def press(self, name: str, exact: bool = False) -> None:
         self.page.get_by_role("button", name=name, exact=exact).first.click()
