@@ -1,0 +1,163 @@
+"""Schedule 20 workloads that training never saw with every scheduler, and say who was better, and how surely.
+
+    python examples/job_scheduling/evaluate.py examples/job_scheduling/trained
+
+The argument is a folder that `penstock export` wrote, or a run. Writes table.md, scores.json and plot.png.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import baselines
+import lublin
+import policy
+import swf
+from baselines import Choose, slowdowns
+from environment import TRAINING_SEEDS
+from intervals import Difference, paired
+from workload import Workload
+
+LOADS = (0.6, 0.7, 0.8, 0.9)
+PER_LOAD = 5
+JOBS = 2048
+LEARNED = "Penstock"
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload and what it is called."""
+
+    name: str
+    workload: Workload
+
+
+def cases(overestimate: float = 1.0, jobs: int = JOBS) -> list[Case]:
+    """The 20 workloads; their seeds begin where those of training end."""
+    made = []
+    for i, load in enumerate(np.repeat(LOADS, PER_LOAD).tolist()):
+        workload = lublin.generate(jobs, TRAINING_SEEDS + i, load=load, overestimate=overestimate)
+        made.append(Case(f"load {load}, seed {TRAINING_SEEDS + i}", workload))
+    return made
+
+
+def of_log(path: Path, jobs: int = JOBS, most: int = 20) -> list[Case]:
+    """Windows of a log in the Standard Workload Format, side by side and equally far apart."""
+    workload = swf.read(path).workload
+    count = min(most, len(workload) // jobs)
+    if count < 3:
+        raise ValueError(f"{path} holds {len(workload)} usable jobs; 3 windows of {jobs} are the least")
+    firsts = np.linspace(0, len(workload) - jobs, count).astype(int).tolist()
+    return [Case(f"{path.name} from job {first}", workload.window(first, jobs)) for first in firsts]
+
+
+def schedulers(learned: policy.Actor) -> dict[str, Callable[[], Choose]]:
+    """Every scheduler by name, made anew for each workload."""
+    return {
+        LEARNED: lambda: policy.scheduler(learned),
+        "FCFS": lambda: baselines.fcfs,
+        "SJF": lambda: baselines.sjf,
+        "F1": lambda: baselines.f1,
+        "SJF that fits": lambda: baselines.sjf_that_fits,
+        "random": lambda: baselines.uniform(0),
+    }
+
+
+Scores = dict[str, NDArray[np.float64]]
+"""Scheduler → its average bounded slowdown on each workload."""
+
+
+def score(given: Iterable[Case], players: dict[str, Callable[[], Choose]], backfill: bool = False) -> Scores:
+    workloads = [case.workload for case in given]
+    return {
+        name: np.array([float(slowdowns(workload, make(), backfill).mean()) for workload in workloads])
+        for name, make in players.items()
+    }
+
+
+def against(scores: Scores) -> dict[str, Difference]:
+    """The learned policy against each other scheduler."""
+    mine = scores[LEARNED]
+    return {name: paired(mine, other) for name, other in scores.items() if name != LEARNED}
+
+
+def table(scores: Scores) -> str:
+    """Markdown, best scheduler first."""
+    lines = [
+        f"| scheduler | average bounded slowdown | {LEARNED} minus it | 95 % (t) | 95 % (bootstrap) "
+        f"| {LEARNED} lower in | {LEARNED} is |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    differences = against(scores)
+    for name in sorted(scores, key=lambda name: float(scores[name].mean())):
+        words = [name, f"{scores[name].mean():,.1f}"]
+        if name == LEARNED:
+            words += [""] * 5
+        else:
+            d = differences[name]
+            words += [f"{d.mean:+,.1f}", _interval(d.t), _interval(d.bootstrap)]
+            words += [f"{d.lower} of {d.pairs}", d.verdict]
+        lines.append("| " + " | ".join(words) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:+,.1f} … {ends[1]:+,.1f}"
+
+
+def by_load(scores: Scores) -> str:
+    """Markdown: means per named load, for the synthetic workloads."""
+    lines = [
+        "| scheduler | " + " | ".join(f"load {load}" for load in LOADS) + " |",
+        "|---|" + "---:|" * len(LOADS),
+    ]
+    for name, values in scores.items():
+        means = values.reshape(len(LOADS), PER_LOAD).mean(axis=1)
+        lines.append(f"| {name} | " + " | ".join(f"{mean:,.1f}" for mean in means) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("policy", nargs="?", default=str(HERE / "trained"))
+    parser.add_argument("--to", type=Path, default=HERE / "results")
+    parser.add_argument("--log", type=Path, help="a log in the Standard Workload Format instead of the model")
+    arguments = parser.parse_args()
+    players = schedulers(policy.of(arguments.policy))
+    arguments.to.mkdir(parents=True, exist_ok=True)
+    if arguments.log is not None:
+        report = table(score(of_log(arguments.log), players))
+        (arguments.to / "log.md").write_text(report, encoding="utf-8")
+        print(report)
+        return
+    settings = {
+        "As trained: no backfilling, users know how long their jobs run": (1.0, False),
+        "EASY backfilling behind every scheduler (the policy was trained without)": (1.0, True),
+        "Users ask for up to 5 times the run time (the policy was trained without)": (5.0, False),
+    }
+    parts, all_scores = [], {}
+    for title, (overestimate, backfill) in settings.items():
+        given = cases(overestimate)
+        scores = score(given, players, backfill)
+        all_scores[title] = {name: values.tolist() for name, values in scores.items()}
+        parts.append(f"## {title}\n\n{table(scores)}\n{by_load(scores)}")
+        print(parts[-1], flush=True)
+    (arguments.to / "table.md").write_text("\n".join(parts), encoding="utf-8")
+    names = [case.name for case in cases()]
+    facts = {"workloads": names, "jobs": JOBS, "scores": all_scores}
+    (arguments.to / "scores.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    from plot import draw
+
+    draw(facts, arguments.to / "plot.png")
+
+
+if __name__ == "__main__":
+    main()
