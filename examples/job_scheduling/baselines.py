@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cluster import Cluster
+from cluster import Cluster, Rules
 from workload import Times, Workload
 
 Choose = Callable[[Cluster], int]
@@ -32,11 +32,10 @@ def f1(cluster: Cluster) -> int:
     return int(scores.argmin())
 
 
-def sjf_that_fits(cluster: Cluster) -> int:
-    """The shortest job that fits now; else the one that fits soonest. Not a published baseline, but a plain
-    question to a learned policy: does it know more than this?"""
+def saf(cluster: Cluster) -> int:
+    """Smallest area first: requested time times processors (Carastan-Santos et al., CCGRID'19)."""
     workload, jobs = cluster.workload, cluster.visible
-    return int(np.lexsort((workload.request[jobs], cluster.until_fits(workload.procs[jobs])))[0])
+    return int((workload.request[jobs] * workload.procs[jobs]).argmin())
 
 
 def uniform(seed: int) -> Choose:
@@ -45,9 +44,9 @@ def uniform(seed: int) -> Choose:
     return lambda cluster: int(rng.integers(len(cluster.visible)))
 
 
-def slowdowns(workload: Workload, choose: Choose, backfill: bool = False) -> Times:
+def slowdowns(workload: Workload, choose: Choose, rules: Rules = Rules()) -> Times:  # noqa: B008 - it is frozen
     """The bounded slowdown of each job of a workload under a scheduler."""
-    cluster = Cluster(workload, backfill)
+    cluster = Cluster(workload, rules)
     while not cluster.done:
-        cluster.start(choose(cluster))
+        cluster.name(choose(cluster))
     return cluster.slowdowns()

@@ -1,14 +1,18 @@
-"""A cluster that runs a workload, job by job, as a scheduler chooses them.
+"""A cluster that runs a workload, job by job, as a scheduler names them.
 
-The setting is that of RLScheduler (Zhang et al., SC'20). Whenever jobs wait, the scheduler names the next
-one to start, out of the first VISIBLE in order of arrival. If it does not fit, the cluster waits until it
-does; others start meanwhile only with `backfill`. Jobs run on any free processors, to their end.
+Whenever jobs wait, the scheduler names the next one to start, out of the first VISIBLE in order of arrival.
+One that fits starts at once. One that does not makes the cluster wait, in one of two ways (`Rules.commit`):
+until anything arrives or ends, and then the scheduler is asked again, as real ones are at every event; or
+until that very job fits, the setting of RLScheduler (Zhang et al., SC'20), in which a name is a promise. With
+`Rules.backfill`, jobs that do not delay the named one start meanwhile. Jobs run on any free processors, to
+their end.
 
 This is the hot path of training. Scalars live in lists, because NumPy scalars are slow; what is done to the
 whole queue is done to arrays.
 """
 
 from bisect import bisect_left, insort
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
@@ -26,11 +30,21 @@ def bounded_slowdown(wait: Times, run: Times) -> Times:
     return np.maximum(1.0, (wait + run) / np.maximum(run, BOUND))
 
 
+@dataclass(frozen=True)
+class Rules:
+    """How a cluster treats a named job that does not fit."""
+
+    commit: bool = False
+    """Wait for it, whatever arrives meanwhile; otherwise ask again at the next event."""
+    backfill: bool = False
+    """EASY: let others pass it as long as they do not delay it, by the times users asked for."""
+
+
 class Cluster:
     """One pass over a workload. At rest it always has a waiting job, or is `done`."""
 
-    def __init__(self, workload: Workload, backfill: bool = False) -> None:
-        self.workload, self.backfill = workload, backfill
+    def __init__(self, workload: Workload, rules: Rules = Rules()) -> None:  # noqa: B008 - it is frozen
+        self.workload, self.rules = workload, rules
         self.processors = workload.processors
         self.now, self.free = 0.0, workload.processors
         self.started: Times = np.full(len(workload), np.nan)
@@ -60,16 +74,17 @@ class Cluster:
         """Those of them that a scheduler may choose from."""
         return self._queue[: min(self._waiting, VISIBLE)]
 
-    def start(self, place: int) -> None:
-        """Start the job at `place` of the visible queue as soon as it fits, and go on to the next decision."""
+    def name(self, place: int) -> None:
+        """Start the job at `place` of the visible queue, or wait as the rules say; then pass time until a decision."""
         if not 0 <= place < min(self._waiting, VISIBLE):
             raise IndexError(f"place {place} of the queue is empty; {len(self.visible)} jobs are visible")
         job = int(self._queue[place])
-        self._leave_queue(place)
         while self._procs[job] > self.free:
-            if self.backfill and self._waiting:
+            if self.rules.backfill and self._waiting > 1:
                 self._fill_behind(job)
             self._next_event()
+            if not self.rules.commit:
+                return
         self._begin(job)
         self._rest()
 
@@ -102,9 +117,9 @@ class Cluster:
             self._advance(self._submit[self._arrived])
 
     def _next_event(self) -> None:
-        """To the next end; with backfilling also to the next arrival, which may be filled in."""
+        """To the next end or arrival. Something runs, or the named job would fit."""
         time = self._ends[0][0]
-        if self.backfill and self._arrived < len(self._submit):
+        if self._arrived < len(self._submit):
             time = min(time, self._submit[self._arrived])
         self._advance(time)
 
@@ -125,11 +140,10 @@ class Cluster:
             arrived += 1
         self._arrived = arrived
 
-    def _leave_queue(self, place: int) -> None:
+    def _begin(self, job: int) -> None:
+        place = int(self.waiting.searchsorted(job))  # jobs are numbered in order of arrival
         self._waiting -= 1
         self._queue[place : self._waiting] = self._queue[place + 1 : self._waiting + 1]
-
-    def _begin(self, job: int) -> None:
         self.free -= self._procs[job]
         self.started[job] = self.now
         heappush(self._ends, (self.now + self._run[job], job))
@@ -150,5 +164,4 @@ class Cluster:
             if procs <= self.free and (in_time or procs <= spare):
                 if not in_time:
                     spare -= procs
-                self._leave_queue(int(np.flatnonzero(self.waiting == job)[0]))
                 self._begin(job)

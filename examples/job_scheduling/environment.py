@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import lublin
 import swf
 from baselines import sjf, slowdowns
-from cluster import BOUND, VISIBLE, Cluster
+from cluster import BOUND, VISIBLE, Cluster, Rules
 from workload import Workload
 
 FEATURES = 8
@@ -52,6 +52,7 @@ class Scheduling(gym.Env[Rows, np.int64]):
         jobs: int = 256,
         processors: int = 128,
         overestimate: float = 1.0,
+        commit: bool = False,
         backfill: bool = False,
         log: str | None = None,
     ) -> None:
@@ -59,7 +60,7 @@ class Scheduling(gym.Env[Rows, np.int64]):
         if not 2 <= jobs <= MAX_JOBS:
             raise ValueError(f"jobs must be 2 to {MAX_JOBS}, not {jobs}")
         self.loads, self.jobs, self.processors = tuple(loads), jobs, processors
-        self.overestimate, self.backfill = overestimate, backfill
+        self.overestimate, self.rules = overestimate, Rules(commit, backfill)
         self._log = swf.read(Path(log)).workload if log is not None else None
         self.observation_space = gym.spaces.Box(0.0, 1.0, (VISIBLE, FEATURES), np.float32)
         self.action_space = gym.spaces.Discrete(VISIBLE)
@@ -74,13 +75,13 @@ class Scheduling(gym.Env[Rows, np.int64]):
         return self.view.rows(), self._info()
 
     def begin(self, workload: Workload) -> None:
-        self.cluster = Cluster(workload, self.backfill)
+        self.cluster = Cluster(workload, self.rules)
         self.view = View(self.cluster)
-        self._scale = float(slowdowns(workload, sjf, self.backfill).mean()) * len(workload)
+        self._scale = float(slowdowns(workload, sjf, self.rules).mean()) * len(workload)
         self._loss = Loss(self.cluster)
 
     def step(self, action: np.int64 | int) -> tuple[Rows, float, bool, bool, dict[str, Any]]:
-        self.cluster.start(int(action))
+        self.cluster.name(int(action))
         done = self.cluster.done
         reward = -self._loss.since_last() / self._scale
         return self.view.rows(), reward, done, False, self._info()

@@ -1,7 +1,7 @@
 """The trained policy as a scheduler: from a folder that `penstock export` wrote, or from a run."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from safetensors.numpy import load_file
@@ -21,6 +21,12 @@ class Actor(Protocol):
         """The most likely action."""
 
 
+class _Config(msgspec.Struct, frozen=True):
+    """What we need of `config.json`."""
+
+    policy: PolicyFacts
+
+
 class Exported:
     """A policy from an export's folder; raise ValueError where its files do not belong together."""
 
@@ -30,8 +36,7 @@ class Exported:
                 raise ValueError(f"{file} is missing; write it with: penstock export RUN --to {folder}")
             if file.stat().st_size > MAX_BYTES:
                 raise ValueError(f"{file} is larger than {MAX_BYTES} bytes; it is no policy of this example")
-        config: dict[str, Any] = msgspec.json.decode((folder / "config.json").read_bytes())
-        self.facts = msgspec.convert(config["policy"], PolicyFacts)
+        self.facts = msgspec.json.decode((folder / "config.json").read_bytes(), type=_Config).policy
         tensors = load_file(folder / "policy.safetensors")
         if weights_sha256(tensors) != self.facts.weights_sha256:
             raise ValueError(f"the weights in {folder} do not match its config.json; export the run again")

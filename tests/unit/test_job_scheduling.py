@@ -12,8 +12,8 @@ sys.path.append(str(Path(__file__).parents[2] / "examples" / "job_scheduling"))
 import baselines
 import lublin
 import swf
-from baselines import f1, fcfs, sjf, sjf_that_fits, slowdowns, uniform
-from cluster import VISIBLE, Cluster, bounded_slowdown
+from baselines import f1, fcfs, saf, sjf, slowdowns, uniform
+from cluster import VISIBLE, Cluster, Rules, bounded_slowdown
 from environment import FEATURES, TRAINING_SEEDS, Scheduling
 from evaluate import LEARNED, cases, table
 from intervals import paired
@@ -27,10 +27,14 @@ def jobs(processors: int, *rows: tuple[float, float, int], request: list[float] 
     return Workload(processors, submit, run, wanted, procs.astype(np.int64))
 
 
-def started(workload: Workload, choose: baselines.Choose, backfill: bool = False) -> list[float]:
-    cluster = Cluster(workload, backfill)
+COMMIT, EASY = Rules(commit=True), Rules(backfill=True)
+RULES = [Rules(), COMMIT, EASY, Rules(commit=True, backfill=True)]
+
+
+def started(workload: Workload, choose: baselines.Choose, rules: Rules = COMMIT) -> list[float]:
+    cluster = Cluster(workload, rules)
     while not cluster.done:
-        cluster.start(choose(cluster))
+        cluster.name(choose(cluster))
     return cluster.started.tolist()
 
 
@@ -165,8 +169,14 @@ class TestCluster:
 
     def test_shortest_first_by_hand(self):
         workload = jobs(4, (0, 100, 4), (5, 80, 4), (6, 60, 4), (7, 20, 4))
-        # job 1 is named at second 5, when it is alone; from 100 on the shortest of the others goes first
-        assert started(workload, sjf) == [0, 100, 200, 180]
+        # asked again whenever one arrives, it names the shortest of three at second 100
+        assert started(workload, sjf, Rules()) == [0, 180, 120, 100]
+        # by RLScheduler's rules job 1, named at second 5 when it was alone, keeps its promise
+        assert started(workload, sjf, COMMIT) == [0, 100, 200, 180]
+
+    def test_for_first_come_first_served_a_promise_changes_nothing(self):
+        workload = lublin.generate(300, 11, load=1.0)
+        assert started(workload, fcfs, COMMIT) == started(workload, fcfs, Rules())
 
     def test_a_job_that_does_not_fit_holds_up_the_rest(self):
         workload = jobs(4, (0, 100, 3), (1, 50, 4), (2, 20, 1), (3, 200, 1))
@@ -175,9 +185,9 @@ class TestCluster:
     def test_easy_fills_the_hole_without_delaying_the_promise(self):
         workload = jobs(4, (0, 100, 3), (1, 50, 4), (2, 20, 1), (3, 200, 1))
         # job 2 ends before second 100; job 3 would not, and nothing is spare beside job 1
-        assert started(workload, fcfs, backfill=True) == [0, 100, 2, 150]
+        assert started(workload, fcfs, EASY) == [0, 100, 2, 150]
         spare = jobs(4, (0, 100, 3), (1, 50, 3), (2, 200, 1))
-        assert started(spare, fcfs, backfill=True) == [0, 100, 2]
+        assert started(spare, fcfs, EASY) == [0, 100, 2]
 
     def test_decisions_use_requests_and_the_machine_uses_run_times(self):
         workload = jobs(2, (0, 10, 2), (1, 5, 2), (1, 90, 2), (1, 7, 2), request=[99, 60, 30, 40])
@@ -191,18 +201,18 @@ class TestCluster:
     def test_a_place_without_a_job_is_refused(self):
         cluster = Cluster(jobs(4, (0, 1, 1), (1, 1, 1)))
         with pytest.raises(IndexError, match="place 1 of the queue is empty"):
-            cluster.start(1)
+            cluster.name(1)
         with pytest.raises(RuntimeError, match="1 jobs still wait"):
             cluster.slowdowns()
 
-    @pytest.mark.parametrize("backfill", [False, True])
-    @pytest.mark.parametrize("choose", [fcfs, sjf, f1, sjf_that_fits, uniform(3)])
+    @pytest.mark.parametrize("rules", RULES)
+    @pytest.mark.parametrize("choose", [fcfs, sjf, f1, saf, uniform(3)])
     def test_every_job_runs_once_and_processors_are_never_oversubscribed(
-        self, choose: baselines.Choose, backfill: bool
+        self, choose: baselines.Choose, rules: Rules
     ):
         for seed in range(3):
             workload = lublin.generate(400, seed, processors=64, load=1.2, overestimate=2.0)
-            begin = np.array(started(workload, choose, backfill))
+            begin = np.array(started(workload, choose, rules))
             assert np.isfinite(begin).all()
             assert (begin >= workload.submit).all()
             times = np.concatenate((begin, begin + workload.run))
@@ -214,11 +224,11 @@ class TestCluster:
 
     def test_a_promise_is_kept_when_users_know_their_jobs(self):
         workload = lublin.generate(400, 9, load=1.1)
-        cluster = Cluster(workload, backfill=True)
+        cluster = Cluster(workload, Rules(commit=True, backfill=True))
         while not cluster.done:
             job = int(cluster.visible[sjf(cluster)])
             promised = cluster.now + float(cluster.until_fits(workload.procs[[job]])[0])
-            cluster.start(sjf(cluster))
+            cluster.name(sjf(cluster))
             assert cluster.started[job] <= promised + 1e-6
 
     def test_a_scheduler_sees_128_jobs(self):
@@ -231,22 +241,23 @@ class TestCluster:
         workload = jobs(
             128, (0, 10_000, 128), (1, 1, 128), (10**3, 10_000, 100), (10**3.4, 100, 1), (10**3.41, 10, 2)
         )
-        cluster = Cluster(workload)
-        cluster.start(0)
-        cluster.start(0)  # it waits for the first to end; meanwhile the three others arrive
+        cluster = Cluster(workload, COMMIT)
+        cluster.name(0)
+        cluster.name(0)  # it waits for the first to end; meanwhile the three others arrive
         assert cluster.visible.tolist() == [2, 3, 4]
         # by hand: 4·100 + 870·3 = 3010, 2·1 + 870·3.4 = 2960, 1·2 + 870·3.41 = 2968.7
         assert (fcfs(cluster), f1(cluster), sjf(cluster)) == (0, 1, 2)
+        assert saf(cluster) == 2
 
 
 class TestEnvironment:
-    @pytest.mark.parametrize("backfill", [False, True])
-    def test_rewards_sum_to_the_average_slowdown(self, backfill: bool):
-        env = Scheduling(jobs=96, processors=64, backfill=backfill)
+    @pytest.mark.parametrize("rules", RULES)
+    def test_rewards_sum_to_the_average_slowdown(self, rules: Rules):
+        env = Scheduling(jobs=96, processors=64, commit=rules.commit, backfill=rules.backfill)
         rng = np.random.default_rng(0)
         for seed in range(3):
             observation, info = env.reset(seed=seed)
-            total, over, scale = 0.0, False, slowdowns(env.cluster.workload, sjf, backfill).mean()
+            total, over, scale = 0.0, False, slowdowns(env.cluster.workload, sjf, rules).mean()
             while not over:
                 assert observation in env.observation_space
                 filled = observation.any(axis=1)
