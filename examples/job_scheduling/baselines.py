@@ -44,9 +44,14 @@ def uniform(seed: int) -> Choose:
     return lambda cluster: int(rng.integers(len(cluster.visible)))
 
 
-def slowdowns(workload: Workload, choose: Choose, rules: Rules = Rules()) -> Times:  # noqa: B008 - it is frozen
-    """The bounded slowdown of each job of a workload under a scheduler."""
+def scheduled(workload: Workload, choose: Choose, rules: Rules = Rules()) -> Cluster:  # noqa: B008 - it is frozen
+    """The cluster once a scheduler has started every job."""
     cluster = Cluster(workload, rules)
     while not cluster.done:
         cluster.name(choose(cluster))
-    return cluster.slowdowns()
+    return cluster
+
+
+def slowdowns(workload: Workload, choose: Choose, rules: Rules = Rules()) -> Times:  # noqa: B008 - it is frozen
+    """The bounded slowdown of each job of a workload under a scheduler."""
+    return scheduled(workload, choose, rules).slowdowns()

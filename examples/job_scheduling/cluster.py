@@ -106,10 +106,19 @@ class Cluster:
 
     def slowdowns(self) -> Times:
         """The bounded slowdown of every job; the workload must be done."""
+        return bounded_slowdown(self.waits(), self.workload.run)
+
+    def waits(self) -> Times:
+        """Seconds each job waited; the workload must be done."""
         if not self.done:
             raise RuntimeError(f"{self._waiting} jobs still wait; schedule them before asking how it went")
+        return self.started - self.workload.submit
+
+    def utilisation(self) -> float:
+        """The share of the machine that was used, from the first arrival to the last end."""
         workload = self.workload
-        return bounded_slowdown(self.started - workload.submit, workload.run)
+        span = float((self.started + workload.run).max() - workload.submit[0])
+        return float(workload.run @ workload.procs) / (self.processors * span)
 
     def _rest(self) -> None:
         """Pass the time until a job waits, or all have started."""

@@ -18,8 +18,8 @@ import baselines
 import lublin
 import policy
 import swf
-from baselines import Choose, slowdowns
-from cluster import Rules
+from baselines import Choose, scheduled
+from cluster import Cluster, Rules
 from environment import TRAINING_SEEDS
 from intervals import Difference, paired
 from workload import Workload
@@ -88,11 +88,37 @@ Scores = dict[str, NDArray[np.float64]]
 
 def score(given: Iterable[Case], players: dict[str, Callable[[], Choose]], rules: Rules) -> Scores:
     """Every player on every workload."""
+    measured = measure(given, players, rules)
+    return {name: values[:, 0] for name, values in measured.items()}
+
+
+MEASURES = ("average bounded slowdown", "median", "99 %", "mean wait, h", "longest wait, h", "utilisation")
+
+
+def measure(
+    given: Iterable[Case], players: dict[str, Callable[[], Choose]], rules: Rules
+) -> dict[str, NDArray[np.float64]]:
+    """Every player on every workload: [workloads, MEASURES]."""
     workloads = [case.workload for case in given]
     return {
-        name: np.array([float(slowdowns(workload, make(), rules).mean()) for workload in workloads])
+        name: np.array([_measures(scheduled(workload, make(), rules)) for workload in workloads])
         for name, make in players.items()
     }
+
+
+def _measures(cluster: Cluster) -> list[float]:
+    slow, waits = cluster.slowdowns(), cluster.waits() / 3600
+    median, tail = np.quantile(slow, (0.5, 0.99)).tolist()
+    return [float(slow.mean()), median, tail, float(waits.mean()), float(waits.max()), cluster.utilisation()]
+
+
+def other_measures(measured: dict[str, NDArray[np.float64]]) -> str:
+    """Markdown: means over the workloads; a good average may hide what a few jobs pay for it."""
+    lines = ["| scheduler | " + " | ".join(MEASURES) + " |", "|---|" + "---:|" * len(MEASURES)]
+    for name, values in measured.items():
+        *numbers, used = values.mean(axis=0).tolist()
+        lines.append(f"| {name} | " + " | ".join(f"{number:,.1f}" for number in numbers) + f" | {used:.2f} |")
+    return "\n".join(lines) + "\n"
 
 
 def against(scores: Scores) -> dict[str, Difference]:
@@ -156,9 +182,10 @@ def main() -> None:
     parts, all_scores = [], {}
     for title, (overestimate, rules) in SETTINGS.items():
         given = cases(overestimate, arguments.jobs)
-        scores = score(given, players, rules)
+        measured = measure(given, players, rules)
+        scores = {name: values[:, 0] for name, values in measured.items()}
         all_scores[title] = {name: values.tolist() for name, values in scores.items()}
-        parts.append(f"## {title}\n\n{table(scores)}\n{by_load(scores)}")
+        parts.append(f"## {title}\n\n{table(scores)}\n{by_load(scores)}\n{other_measures(measured)}")
         print(parts[-1], flush=True)
     (arguments.to / "table.md").write_text("\n".join(parts), encoding="utf-8")
     names = [case.name for case in given]

@@ -57,7 +57,7 @@ def test_a_trained_policy_is_exported_and_evaluated(home: Path, exported: Path, 
     for by_name in scores["scores"].values():
         assert {LEARNED, "FCFS", "SJF", "F1", "SAF", "random"} == set(by_name)
         assert all(value >= 1 for values in by_name.values() for value in values)
-    assert (tmp_path / "table.md").read_text().count(f"| {LEARNED} |") == 8
+    assert (tmp_path / "table.md").read_text().count(f"| {LEARNED} |") == 12
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
 
 

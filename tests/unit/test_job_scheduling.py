@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[2] / "examples" / "job_scheduling"))
 import baselines
 import lublin
 import swf
-from baselines import f1, fcfs, saf, sjf, slowdowns, uniform
+from baselines import f1, fcfs, saf, scheduled, sjf, slowdowns, uniform
 from cluster import VISIBLE, Cluster, Rules, bounded_slowdown
 from environment import FEATURES, TRAINING_SEEDS, Scheduling
 from evaluate import LEARNED, cases, table
@@ -193,6 +193,11 @@ class TestCluster:
         workload = jobs(2, (0, 10, 2), (1, 5, 2), (1, 90, 2), (1, 7, 2), request=[99, 60, 30, 40])
         # three came at once; the one that asks for least runs longest
         assert started(workload, sjf) == [0, 107, 10, 100]
+
+    def test_waits_and_utilisation_by_hand(self):
+        cluster = scheduled(jobs(4, (0, 100, 4), (50, 100, 2)), fcfs)
+        assert cluster.waits().tolist() == [0, 50]
+        assert cluster.utilisation() == pytest.approx(600 / 800)
 
     def test_bounded_slowdown(self):
         wait, run = np.array([0.0, 0.0, 5.0, 90.0, 100.0]), np.array([1.0, 50.0, 1.0, 1.0, 50.0])
