@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from intervals import paired
-
-LEARNED = "Penstock"
+from report import LEARNED
 
 
 def draw(facts: dict[str, Any], file: Path) -> None:

@@ -16,7 +16,8 @@ import lublin  # noqa: E402
 import policy  # noqa: E402
 import swf  # noqa: E402
 from cluster import Rules  # noqa: E402
-from evaluate import LEARNED, cases, schedulers, score, table  # noqa: E402
+from evaluate import cases, schedulers, score  # noqa: E402
+from report import LEARNED, table  # noqa: E402
 
 SMALL = (
     "--set", "environment.kwargs.jobs=24", "--set", "actors.environments=2", "--set", "actors.rollout=64",

@@ -15,8 +15,9 @@ import swf
 from baselines import f1, fcfs, saf, scheduled, sjf, slowdowns, uniform
 from cluster import VISIBLE, Cluster, Rules, bounded_slowdown
 from environment import FEATURES, TRAINING_SEEDS, Scheduling
-from evaluate import LEARNED, cases, table
+from evaluate import cases
 from intervals import paired
+from report import LEARNED, table
 from workload import Workload
 
 
