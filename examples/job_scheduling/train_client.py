@@ -10,10 +10,11 @@ import argparse
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from penstock.client import Agent
 
 from cluster import VISIBLE
-from environment import FEATURES, Mask, Rows, Scheduling
+from environment import FEATURES, Scheduling
 
 LOADS = (0.6, 0.7, 0.8, 0.9)
 PARAMETERS: dict[str, Any] = {
@@ -27,9 +28,11 @@ PARAMETERS: dict[str, Any] = {
 NETWORK = {"body": "items", "hidden": [32, 16], "activation": "relu"}
 
 
-def shortest(rows: Rows, mask: Mask) -> int:
+def shortest(observation: NDArray[Any], mask: NDArray[Any] | None) -> int:
     """What a client does by itself: the least requested time among the places that hold a job."""
-    return int(np.where(mask, rows.reshape(VISIBLE, FEATURES)[:, 0], np.inf).argmin())
+    rows = observation.reshape(VISIBLE, FEATURES)
+    filled = rows.any(axis=1) if mask is None else mask
+    return int(np.where(filled, rows[:, 0], np.inf).argmin())
 
 
 def episode(agent: Agent, world: Scheduling, seed: int) -> float:
