@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import lublin
 import swf
-from baselines import sjf, slowdowns
+from baselines import scheduled, sjf
 from cluster import BOUND, VISIBLE, Cluster, Rules
 from workload import Workload
 
@@ -22,12 +22,16 @@ FEATURES = 8
 """Requested time, processors, wait, whether it fits, seconds until it fits, free processors, length of the
 queue, place in it; all times as logarithms."""
 TRAINING_SEEDS = 1_000_000
-"""Workloads of training have seeds below this one, workloads of evaluation from it on."""
+"""Workloads of training have seeds below this one."""
+EVALUATION_SEEDS = 2_000_000
+"""Workloads of evaluation have seeds from this one on. Those between were looked at while this was built."""
 MAX_JOBS = 100_000
 SPAN = 4
 """A workload to draw from is this many episodes long."""
 LONGEST = 10 * 86_400.0
 """Seconds that count as 1; longer ones do too."""
+LEAST_WAIT = 600.0
+"""Seconds of average wait below which an episode is easy, and no longer weighs the same as others."""
 
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -43,7 +47,8 @@ class Scheduling(gym.Env[Rows, np.int64]):
 
     Rewards sum to 1 − the average bounded slowdown, divided by what shortest-job-first reaches on the same
     jobs (so that an easy and a hard episode weigh the same): −1 is as good as that baseline. Each reward is
-    what the waiting jobs have lost while time passed since the last decision.
+    what the waiting jobs have lost while time passed since the last decision. With `wait_weight`, the
+    average wait counts too, as a share of that baseline's.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class Scheduling(gym.Env[Rows, np.int64]):
         jobs: int = 256,
         processors: int = 128,
         overestimate: float = 1.0,
+        wait_weight: float = 0.0,
         commit: bool = False,
         backfill: bool = False,
         log: str | None = None,
@@ -60,7 +66,8 @@ class Scheduling(gym.Env[Rows, np.int64]):
         if not 2 <= jobs <= MAX_JOBS:
             raise ValueError(f"jobs must be 2 to {MAX_JOBS}, not {jobs}")
         self.loads, self.jobs, self.processors = tuple(loads), jobs, processors
-        self.overestimate, self.rules = overestimate, Rules(commit, backfill)
+        self.overestimate, self.wait_weight = overestimate, wait_weight
+        self.rules = Rules(commit, backfill)
         self._log = swf.read(Path(log)).workload if log is not None else None
         self.observation_space = gym.spaces.Box(0.0, 1.0, (VISIBLE, FEATURES), np.float32)
         self.action_space = gym.spaces.Discrete(VISIBLE)
@@ -77,13 +84,12 @@ class Scheduling(gym.Env[Rows, np.int64]):
     def begin(self, workload: Workload) -> None:
         self.cluster = Cluster(workload, self.rules)
         self.view = View(self.cluster)
-        self._scale = float(slowdowns(workload, sjf, self.rules).mean()) * len(workload)
-        self._loss = Loss(self.cluster)
+        self._loss = Loss(self.cluster, self.wait_weight)
 
     def step(self, action: np.int64 | int) -> tuple[Rows, float, bool, bool, dict[str, Any]]:
         self.cluster.name(int(action))
         done = self.cluster.done
-        reward = -self._loss.since_last() / self._scale
+        reward = -self._loss.since_last()
         return self.view.rows(), reward, done, False, self._info()
 
     def _info(self) -> dict[str, Any]:
@@ -138,14 +144,16 @@ class View:
 
 
 class Loss:
-    """Slowdown above 1, summed over all jobs, as far as time has passed."""
+    """What waiting has cost all jobs together, as far as time has passed; 1 + wait_weight is the cost of SJF."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, wait_weight: float) -> None:
         workload = cluster.workload
         self._cluster, self._at, self._told = cluster, cluster.now, 0.0
-        self._rate = 1.0 / np.maximum(workload.run, BOUND)
+        known = scheduled(workload, sjf, cluster.rules)
+        self._rate = 1.0 / np.maximum(workload.run, BOUND) / float(known.slowdowns().sum())
         # job j has lost (time − begins_j) · rate_j; below BOUND seconds the first moments cost nothing
         self._begins = workload.submit + np.maximum(BOUND - workload.run, 0.0)
+        self._wait_rate = wait_weight / max(float(known.waits().sum()), LEAST_WAIT * len(workload))
 
     def since_last(self) -> float:
         """What was lost since the last call."""
@@ -154,6 +162,9 @@ class Loss:
             return 0.0
         ends = np.where(np.isnan(started), now, started)
         total = float(np.maximum(ends - self._begins, 0.0) @ self._rate)
+        if self._wait_rate:
+            waits = np.maximum(ends - self._cluster.workload.submit, 0.0)
+            total += float(waits.sum()) * self._wait_rate
         lost, self._told, self._at = total - self._told, total, now
         return lost
 

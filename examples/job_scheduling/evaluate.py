@@ -20,7 +20,7 @@ import policy
 import swf
 from baselines import Choose, scheduled
 from cluster import Cluster, Rules
-from environment import TRAINING_SEEDS
+from environment import EVALUATION_SEEDS
 from report import LEARNED, LOADS, PER_LOAD, Scores, by_load, other_measures, table
 from workload import Workload
 
@@ -49,11 +49,11 @@ class Case:
 
 
 def cases(overestimate: float = 1.0, jobs: int = JOBS) -> list[Case]:
-    """The 20 workloads; their seeds begin where those of training end."""
+    """The 20 workloads; their seeds are none of training."""
     made = []
     for i, load in enumerate(np.repeat(LOADS, PER_LOAD).tolist()):
-        workload = lublin.generate(jobs, TRAINING_SEEDS + i, load=load, overestimate=overestimate)
-        made.append(Case(f"load {load}, seed {TRAINING_SEEDS + i}", workload))
+        workload = lublin.generate(jobs, EVALUATION_SEEDS + i, load=load, overestimate=overestimate)
+        made.append(Case(f"load {load}, seed {EVALUATION_SEEDS + i}", workload))
     return made
 
 

@@ -40,6 +40,7 @@ def exported(home: Path) -> Path:
     assert result["state"] == "done"
     assert result["episodes"] > 0
     penstock(home, "export", "small", "--to", str(home / "exported"), "--episodes", "1")
+    assert str(EXAMPLE) not in (home / "exported" / "config.json").read_text()  # paths tell who trained it
     return home / "exported"
 
 
