@@ -66,7 +66,9 @@ def description(folder: RunFolder, policy: Policy, result: Evaluation) -> dict[s
         "run": folder.run,
         "policy": msgspec.to_builtins(policy.facts),
         "spec": _portable(config.to_mapping(folder.spec())),
-        "evaluation": msgspec.to_builtins(result),
+        "evaluation": msgspec.to_builtins(
+            msgspec.structs.replace(result, environment=_portable_id(result.environment))
+        ),
     }
 
 
