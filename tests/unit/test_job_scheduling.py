@@ -277,10 +277,10 @@ class TestEnvironment:
     def test_waiting_may_cost_too_as_a_share_of_what_it_costs_the_shortest_first(self):
         env = Scheduling(processors=4, wait_weight=0.5)
         workload = jobs(4, (0, 4000, 4), (0, 2000, 4), (0, 1000, 4))
-        _, info = env.reset(options={"workload": workload})
+        env.reset(options={"workload": workload})
         total, over = 0.0, False
         while not over:
-            _, reward, over, _, info = env.step(0)
+            _, reward, over, _, _ = env.step(0)
             total += reward
         # in order of arrival the others wait 4000 and 6000 s; shortest first it would be 1000 and 3000 s
         slow, slow_of_sjf = 4000 / 2000 + 6000 / 1000, 3 + 1000 / 2000 + 3000 / 4000
