@@ -1,4 +1,4 @@
-"""A picture of the scores: every workload is a line across the schedulers, and paired differences below."""
+"""A picture of the scores: every workload is a line across the schedulers; paired differences beside."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def draw(facts: dict[str, Any], file: Path) -> None:
         right.plot(found.mean / scale, place, "D", color="tab:blue")
     right.axvline(0, color="0.3", linewidth=1)
     right.set_yticks(range(len(others)), [f"{LEARNED} − {name}" for name in others])
-    right.set_xlabel("paired difference, % of the other's mean, with 95 % interval")
+    right.set_xlabel("difference in % of the other's mean, 95 % interval")
     right.set_title("left of 0: the trained policy is better", fontsize=10)
     figure.savefig(file, dpi=110)
     plt.close(figure)
