@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from penstock.client import Agent
 
 from cluster import VISIBLE
 from environment import FEATURES, Scheduling
+from penstock.client import Agent
 
 LOADS = (0.6, 0.7, 0.8, 0.9)
 PARAMETERS: dict[str, Any] = {
