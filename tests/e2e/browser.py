@@ -15,6 +15,7 @@ from tests.debian import installed
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "src/penstock/server/page/index.html"
 AXE = ROOT / "ui/node_modules/axe-core/axe.min.js"
+PICTURE = "() => document.querySelector('.picture canvas').toDataURL()"
 FLAGS = [
     "--no-sandbox",
     "--disable-background-networking",
@@ -24,9 +25,6 @@ FLAGS = [
     "--disable-gpu",
     "--no-first-run",
 ]
-
-needs_page: list[pytest.MarkDecorator] = []
-"""Nothing is skipped any more: `chromium` fails and says what is missing. test_watch.py still names it."""
 
 
 @dataclass
@@ -99,6 +97,17 @@ class Tab:
         figure.get_by_text(" steps").wait_for()
         words = figure.locator(".chart-legend b").first.inner_text()
         return None if words == "–" else float(words)
+
+    def sees_player(self, environment: str, version: str, seconds: float = 90.0) -> None:
+        """Until a picture of this version is there."""
+        self.page.get_by_role("img", name=f"{environment} played by version {version}").wait_for(
+            timeout=seconds * 1000
+        )
+
+    def sees_motion(self, seconds: float = 60.0) -> None:
+        """Until the picture has changed."""
+        before = self.page.evaluate(PICTURE)
+        self.page.wait_for_function(f"before => ({PICTURE})() !== before", arg=before, timeout=seconds * 1000)
 
     def is_too_wide(self) -> bool:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))

@@ -1,4 +1,4 @@
-"""A person signs in, starts a run, sees it learn, steers it, loses the server, stops it and compares it."""
+"""A person signs in, starts a run, sees it learn and play, steers it, loses the server, stops it and compares it."""
 
 import re
 import time
@@ -23,6 +23,7 @@ def test_from_sign_in_to_a_solved_cartpole(server: Server, tab: Tab) -> None:
     tab.sign_in(server.token)
     start_from_the_form(tab)
     see_it_rise_until_solved(tab)
+    watch_it_play(tab)
     lose_the_server_and_get_it_back(server, tab)
     scale_by_keyboard(tab)
     tune_and_undo(server, tab)
@@ -60,6 +61,13 @@ def see_it_rise_until_solved(tab: Tab) -> None:
     assert told, "hovering a chart says nothing"
     assert min(told) < SOLVED / 3
     assert (tab.hovered("Return", 0.999) or 0) > SOLVED * 0.9
+
+
+def watch_it_play(tab: Tab) -> None:
+    tab.page.get_by_role("tab", name="Watch").click()
+    tab.sees_player("CartPole-v1", "1.")
+    tab.sees_motion()
+    tab.page.get_by_role("tab", name="Charts").click()
 
 
 def lose_the_server_and_get_it_back(server: Server, tab: Tab) -> None:

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from playwright.sync_api import Browser
 
-from tests.e2e.browser import AXE, Tab, browser, needs_page
+from tests.e2e.browser import Tab, open_tab
 from tests.integration.serving import wait_for
 from tests.saved import checkpoint, saved_run
 from tests.servers import Server
-
-pytestmark = needs_page
-
-PICTURE = "() => document.querySelector('.picture canvas').toDataURL()"
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +26,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture
-def tab(server: Server) -> Iterator[Tab]:
-    with browser(server.address) as opened:
-        yield opened
-        assert opened.complaints == []
-
-
 def players(server: Server) -> int:
     """How many processes play."""
     assert server.process is not None
@@ -46,26 +36,12 @@ def players(server: Server) -> int:
     return found
 
 
-def moves(tab: Tab) -> None:
-    """Whether the picture changes."""
-    before = tab.page.evaluate(PICTURE)
-    tab.page.wait_for_function(
-        "before => document.querySelector('.picture canvas').toDataURL() !== before",
-        arg=before,
-        timeout=60_000,
-    )
-
-
-def shows(tab: Tab, version: str) -> None:
-    tab.page.get_by_role("img", name=f"CartPole-v1 played by version {version}").wait_for(timeout=90_000)
-
-
 def test_from_live_to_a_checkpoint_to_a_recording(server: Server, tab: Tab) -> None:
     page = tab.page
     tab.go("/runs/pole?tab=watch")
     tab.sign_in(server.token)
-    shows(tab, "1.200")
-    moves(tab)
+    tab.sees_player("CartPole-v1", "1.200")
+    tab.sees_motion()
     number = page.get_by_test_id("return")
     first = number.inner_text()
     page.wait_for_function(
@@ -77,15 +53,15 @@ def test_from_live_to_a_checkpoint_to_a_recording(server: Server, tab: Tab) -> N
     assert slider.get_attribute("aria-valuetext") == "Live"
     slider.press("Home")
     assert (slider.get_attribute("aria-valuetext") or "").startswith("Checkpoint 1.10,")
-    shows(tab, "1.10")
-    moves(tab)
+    tab.sees_player("CartPole-v1", "1.10")
+    tab.sees_motion()
     tab.page.get_by_role("img", name="Returns of the last").wait_for(timeout=60_000)
 
     page.get_by_role("button", name="Pause the play").click()
     tab.sees("Paused")
     wait_for(lambda: players(server) == 0, "the end of the play", 30)
     page.get_by_role("button", name="Play on").click()
-    moves(tab)
+    tab.sees_motion()
 
     page.get_by_role("button", name="Record this").click()
     keep = page.get_by_role("button", name="Download the recording of 1.10")
@@ -103,7 +79,7 @@ def test_a_viewer_watches_and_may_not_record(server: Server, tab: Tab) -> None:
     made = server.post("/tokens", {"name": "visitor", "role": "viewer"})
     tab.go("/runs/pole?tab=watch")
     tab.sign_in(made["token"])
-    shows(tab, "1.200")
+    tab.sees_player("CartPole-v1", "1.200")
     assert tab.page.get_by_role("button", name="Record this").is_disabled()
 
 
@@ -117,19 +93,21 @@ def test_an_environment_without_pictures_says_so(server: Server, tab: Tab) -> No
 def test_a_server_that_restarts_is_waited_for(server: Server, tab: Tab) -> None:
     tab.go("/runs/pole?tab=watch")
     tab.sign_in(server.token)
-    shows(tab, "1.200")
+    tab.sees_player("CartPole-v1", "1.200")
     server.kill()
     tab.sees("The connection is lost", 20)
     server.start()
     tab.page.get_by_text("The connection is lost").wait_for(state="detached", timeout=60_000)
-    moves(tab)
+    tab.sees_motion()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_narrow_screen_and_has_no_serious_fault(server: Server, scheme: str) -> None:
-    with browser(server.address, 400, 800, color_scheme=scheme, bypass_csp=True) as tab:
+def test_it_fits_a_narrow_screen_and_has_no_serious_fault(
+    server: Server, shared_browser: Browser, scheme: str
+) -> None:
+    with open_tab(shared_browser, server.address, 400, 800, color_scheme=scheme, bypass_csp=True) as tab:
         tab.go("/runs/pole?tab=watch")
         tab.sign_in(server.token)
-        shows(tab, "1.200")
-        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 400
-        assert not AXE.exists() or tab.serious_faults() == []
+        tab.sees_player("CartPole-v1", "1.200")
+        assert not tab.is_too_wide()
+        assert tab.serious_faults() == []
