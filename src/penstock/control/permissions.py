@@ -35,11 +35,11 @@ _VIEWER = """
 get_server get_ready get_prometheus get_openapi list_runs get_status get_spec get_metrics list_actors list_checkpoints
 download_checkpoint get_logs list_events list_states list_evaluations get_evaluation compare_runs list_commands
 get_command list_environments get_environment list_algorithms get_algorithm get_spec_schema resolve_spec
-list_projects list_groups watch_metrics watch_states watch_logs
+list_projects list_groups watch_metrics watch_states watch_logs fetch_policy act_remotely
 """
 _OPERATOR = """
 start_training stop_training pause_training resume_training scale_actors scale_learner set_hyperparameters
-rollback_hyperparameters evaluate_policy save_checkpoint fork_run label_run
+rollback_hyperparameters evaluate_policy save_checkpoint fork_run label_run open_policy send_experience
 """
 _ADMIN = "delete_run list_tokens create_token revoke_token"
 
