@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from penstock.control.permissions import NEEDED, Role
 from penstock.server.app import create_app
+from penstock.server.grpc_auth import OPERATIONS
 from penstock.server.hosts import LOOPBACK
 from penstock.server.rest.parts import GuardedRoute
 from tests.integration.serving import Served, served
@@ -56,7 +57,7 @@ def test_every_route_asks_every_role(server: Served, clients: dict[str, httpx2.C
                 if answer.status_code >= 400:
                     assert answer.headers["content-type"] == "application/problem+json", case
         asked.add(route.name)
-    faces = {"watch_metrics", "watch_states", "watch_logs"}
+    faces = {"watch_metrics", "watch_states", "watch_logs", *OPERATIONS.values()}
     assert asked == NEEDED.keys() - faces | {"get_health"}
 
 
