@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from penstock.control.feed import KINDS
 from penstock.control.permissions import NEEDED, Role
 from penstock.server.app import create_app
+from penstock.server.grpc_auth import OPERATIONS
 from penstock.server.hosts import LOOPBACK
 from penstock.server.rest.parts import GuardedRoute
 from penstock.server.watch_talk import OPERATION
@@ -58,8 +59,9 @@ def test_every_route_asks_every_role(server: Served, clients: dict[str, httpx2.C
                 if answer.status_code >= 400:
                     assert answer.headers["content-type"] == "application/problem+json", case
         asked.add(route.name)
-    feeds = {*KINDS.values(), OPERATION}  # test_live and test_watch ask those of every role
-    assert asked == NEEDED.keys() - feeds | {"get_health"}
+    # test_live, test_watch and test_gateway ask those of every role
+    faces = {*KINDS.values(), OPERATION, *OPERATIONS.values()}
+    assert asked == NEEDED.keys() - faces | {"get_health"}
 
 
 def test_every_route_is_a_guarded_one_named_after_its_operation(server: Served) -> None:
