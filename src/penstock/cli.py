@@ -12,6 +12,7 @@ from penstock import __version__, assist, begin, look, recording, steer, travel,
 from penstock.broker.cli import broker
 from penstock.errors import ConfigError, PenstockError
 from penstock.flags import Checkpoint, Json, Set, assignments
+from penstock.gateway import gateway
 from penstock.topics import topics
 
 HELP = """Distributed reinforcement learning: train a policy here, watch it, and take it with you.
@@ -55,6 +56,7 @@ app.command(look.token)
 app.command(assist.mcp, sort_key=43)
 app.command(begin.actor, sort_key=50)
 app.command(begin.learner, sort_key=51)
+app.command(gateway, sort_key=52)
 app.command(broker)
 app.command(topics)
 

@@ -63,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         "watch": watch,
         "record": record,
         "keep": keep,
+        "prepare": prepare_policy,
     }
     try:
         # a learner saves its work first; an actor has nothing to save and may be stuck in an environment
@@ -154,6 +155,22 @@ def descend(
         return Exit.DRAINED if Replay(child).run() is None else Exit.FINISHED
     finally:
         source.close()
+
+
+def prepare_policy(home: Path, run: str, arguments: list[str]) -> int:
+    """Publish the first version of a client's policy, so that it can act before anything is learned: `prepare RUN`."""
+    from penstock.algorithms.runtime import prepare
+    from penstock.wiring import join
+
+    stream, record = join(home, run)
+    prepare(home / "cache" / "jax", 1)
+    from penstock.loop.first_version import publish_first
+
+    try:
+        publish_first(record, stream)
+    finally:
+        stream.close()
+    return Exit.FINISHED
 
 
 def evaluate(home: Path, run: str, arguments: list[str]) -> int:

@@ -177,15 +177,18 @@ def make_update(description: PolicyDescription, settings: PPOSettings) -> Update
         total = steps * environments
         size = min(settings.minibatch, total)
 
-        def passes(epochs: int) -> Any:
+        def passes(epochs: int, gradient_steps: int | None) -> Any:
+            if gradient_steps is not None:
+                epochs = -(-gradient_steps // (total // size))
             shuffled = [
                 rng.permutation(total)[: total // size * size].reshape(-1, size) for _ in range(epochs)
             ]
-            return np.concatenate(shuffled).astype(np.int32)
+            return np.concatenate(shuffled).astype(np.int32)[:gradient_steps]
 
+        policy = passes(settings.epochs, settings.gradient_steps)
         if not settings.separate:
-            return {"policy": passes(settings.epochs)}
-        return {"policy": passes(settings.epochs), "value": passes(settings.value_epochs)}
+            return {"policy": policy}
+        return {"policy": policy, "value": passes(settings.value_epochs, settings.value_gradient_steps)}
 
     def adam(parameters: dict[str, Any]) -> Any:
         if not settings.separate:

@@ -58,6 +58,9 @@ class PPOSettings(Settings, frozen=True, kw_only=True):
     minibatch: Count = 256
     """Samples of one gradient step."""
 
+    gradient_steps: Count | None = None
+    """Gradient steps of one update, instead of `epochs`: then it costs the same however long the rollout is."""
+
     clip_range: Annotated[float, Meta(gt=0)] | Schedule = 0.2
     """How far the probability ratio may move before its gradient stops."""
 
@@ -81,6 +84,9 @@ class PPOSettings(Settings, frozen=True, kw_only=True):
 
     value_epochs: Count = 10
     """Passes of the value network, where separate."""
+
+    value_gradient_steps: Count | None = None
+    """Gradient steps of the value network, instead of `value_epochs`, where separate."""
 
 
 class IMPALASettings(Settings, frozen=True, kw_only=True):

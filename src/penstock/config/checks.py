@@ -5,6 +5,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from penstock.errors import ConfigError, nearest
+from penstock.model.clients import MOST_ROWS, is_client, policy_of, shape_of
 from penstock.model.spec import KAFKA_URL, Spec, shown_url
 
 
@@ -31,10 +32,11 @@ def check_group(kind: type[msgspec.Struct], values: Any, path: str, place: str) 
         if isinstance(expected, type) and issubclass(expected, msgspec.Struct):
             check_group(expected, value, here, place)
         else:
-            values[name] = _fitting(value, expected, f"{prefix}{here}")
+            values[name] = fitting(value, expected, f"{prefix}{here}")
 
 
-def _fitting(value: Any, expected: Any, place: str) -> Any:
+def fitting(value: Any, expected: Any, place: str) -> Any:
+    """The value as the type wants it; raise ConfigError that names the place."""
     candidates = [value]
     if isinstance(value, float) and value.is_integer():
         candidates.append(int(value))  # `steps: 1e6` is what people write
@@ -52,6 +54,9 @@ def _fitting(value: Any, expected: Any, place: str) -> Any:
 
 def check_contradictions(spec: Spec, prefix: str) -> None:
     """Refuse what can be known to be wrong without the environment."""
+    if is_client(spec.environment.id):
+        policy_of(spec.environment.id)
+        shape_of(spec.environment.kwargs)
     for wrong, reason in _contradictions(spec):
         if wrong:
             raise ConfigError(f"{prefix}{reason}")
@@ -61,7 +66,20 @@ def _contradictions(spec: Spec) -> list[tuple[bool, str]]:
     pace, stream, network, settings = spec.pace, spec.stream, spec.network, spec.settings
     convolutions = [number for layer in network.convolutions for number in layer]
     buffer, batch = settings.get("buffer"), settings.get("batch")
+    is_clients = is_client(spec.environment.id)
     return [
+        (
+            is_clients and (spec.actors.count, spec.actors.environments) != (0, 1),
+            "a client's policy has no actors of its own; set actors.count to 0 and actors.environments to 1",
+        ),
+        (
+            is_clients and spec.actors.rollout > MOST_ROWS,
+            f"actors.rollout of a client's policy is at most {MOST_ROWS}, not {spec.actors.rollout}",
+        ),
+        (
+            not is_clients and spec.actors.trajectories is not None,
+            "actors.trajectories is for policies of clients; actors make rollouts of actors.rollout steps",
+        ),
         (
             pace.max_lag < pace.lead,
             f"pace.max_lag is {pace.max_lag} and pace.lead is {pace.lead}: every rollout made ahead would be "

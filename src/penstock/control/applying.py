@@ -90,7 +90,9 @@ class Applying:
         if taken and managed and not self.past:
             return Change(refused=f"there is a run {command.run} already")
         fresh = row if row is not None and (taken or self.past) else self._row(command, managed)
-        desired = Desired(command.arguments["spec"]["actors"]["count"]).after(command)
+        spec = command.arguments["spec"]
+        learners = spec.get("learner", {}).get("count", 1)
+        desired = Desired(spec["actors"]["count"], learner=learners).after(command)
         place = {str(record.partition): record.offset}  # its keeper reads it too: so it knows what it honours
         self.writer.put_run(replace(fresh, desired=msgspec.to_builtins(desired), position=place))
         return Change(new={"state": "running"})

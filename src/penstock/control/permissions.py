@@ -36,10 +36,11 @@ get_server get_ready get_prometheus get_openapi list_runs get_status get_spec ge
 download_checkpoint get_logs list_events list_states list_evaluations get_evaluation compare_runs list_commands
 get_command list_environments get_environment list_algorithms get_algorithm get_spec_schema resolve_spec
 list_projects list_groups list_recordings download_recording watch_metrics watch_states watch_logs watch_play
+fetch_policy act_remotely
 """
 _OPERATOR = """
 start_training stop_training pause_training resume_training scale_actors scale_learner set_hyperparameters
-rollback_hyperparameters evaluate_policy record_play save_checkpoint fork_run label_run
+rollback_hyperparameters evaluate_policy record_play save_checkpoint fork_run label_run open_policy send_experience
 """
 _ADMIN = "delete_run list_tokens create_token revoke_token"
 

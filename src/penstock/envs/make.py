@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.envs.load import environment_id, import_module, importing_environment, is_file, load
 from penstock.errors import ConfigError, EnvironmentFault, PenstockError, nearest
+from penstock.model.clients import is_client
 from penstock.model.spec import EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def make_group(
     spec: EnvironmentSpec, count: int, seed: int, slot: int, beat: Callable[[], object] | None = None
 ) -> "Group":
     """`count` environments of `slot`, stepped together: native where the spec asks for it."""
+    refuse_client(spec)
     if spec.native:
         from penstock.envs.native import NativeGroup
 
@@ -59,6 +61,15 @@ def make_group(
     from penstock.envs.group import EnvironmentGroup
 
     return EnvironmentGroup(spec, count, seed, slot, beat)
+
+
+def refuse_client(spec: EnvironmentSpec) -> None:
+    """A client's own system is nothing that can be made, stepped or drawn here."""
+    if is_client(spec.id):
+        raise ConfigError(
+            f"{spec.id} is a running system that reaches Penstock through the gateway; there is no environment "
+            "here to act in: look at its returns instead (penstock show RUN)"
+        )
 
 
 def known_environments() -> list[str]:
@@ -72,6 +83,7 @@ def make(spec: EnvironmentSpec, render_mode: str | None = None) -> "gymnasium.En
     """The environment with its time limit inside and the user's wrappers around it, innermost first."""
     import gymnasium
 
+    refuse_client(spec)
     kwargs = dict(spec.kwargs) if render_mode is None else {**spec.kwargs, "render_mode": render_mode}
     if _is_class(spec.id):
         creator = load(spec.id)

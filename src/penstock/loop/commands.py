@@ -9,9 +9,9 @@ from penstock.stream.records import RecordReader
 class CommandReader:
     """Reads the commands of one run from a position on, and adds up what they want."""
 
-    def __init__(self, stream: Stream, run: str, start: Position, actors: int) -> None:
+    def __init__(self, stream: Stream, run: str, start: Position, actors: int, learner: int = 1) -> None:
         self._stream, self._run = stream, run
-        self.desired = Desired(actors)
+        self.desired = Desired(actors, learner=learner)
         """What is wanted after all commands read so far."""
         self._reader = RecordReader(stream, topics.COMMANDS, decode_command, start)
         self._first: dict[str, tuple[int, int]] = {}

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.model import topics
+from penstock.model.clients import MOST_ROWS
 from penstock.model.codec import Array, Frame
 from penstock.model.history import Dropped
 from penstock.model.rollout import Block, Hello, Rollout, decode_experience, fits
@@ -58,12 +59,14 @@ class Intake:
     letters_before: int = 0
     """Dead letters counted by earlier learners."""
     _like: dict[str, Array] | None = None
-    _size: tuple[int, int] = (0, 0)
+    _steps: range = range(0)
+    _environments: int = 0
     _missed_told: int = 0
 
-    def expect(self, spaces: Spaces, steps: int, environments: int) -> None:
-        """From now on set aside rollouts that do not look like this run's."""
-        self._like, self._size = Block.allocate(spaces, 1, 1).columns(), (steps, environments)
+    def expect(self, spaces: Spaces, steps: int | None, environments: int) -> None:
+        """From now on set aside rollouts that do not look like this run's; None: their length varies."""
+        self._like, self._environments = Block.allocate(spaces, 1, 1).columns(), environments
+        self._steps = range(1, MOST_ROWS + 1) if steps is None else range(steps, steps + 1)
 
     def read(self, timeout: float) -> bool:
         """Take in what is there, waiting up to `timeout` for something; whether anything came."""
@@ -162,7 +165,9 @@ class Intake:
 
     def _fits(self, rollout: Rollout) -> bool:
         assert self._like is not None
-        return (rollout.facts.steps, rollout.facts.environments) == self._size and fits(rollout, self._like)
+        facts = rollout.facts
+        right_size = facts.steps in self._steps and facts.environments == self._environments
+        return right_size and fits(rollout, self._like)
 
     def _close(self, place: Place, slot: int, round: int, outcome: str) -> None:
         self.marks[slot] = max(self.marks.get(slot, -1), round)

@@ -67,7 +67,9 @@ class Keeper:
         """The learner that was asked to end."""
         self._failure: str | None = None
         self._stop_reason: str | None = None
-        self._commands = CommandReader(stream, folder.run, record.commands, spec.actors.count)
+        self._commands = CommandReader(
+            stream, folder.run, record.commands, spec.actors.count, spec.learner.count
+        )
         self._commands.catch_up()
         self._honoured = self._commands.desired.command
         """The last word on whether to go on that this keeper followed; one that came while it ended is not."""
@@ -90,7 +92,7 @@ class Keeper:
         if self._endpoint.address:
             self._event("keeper", "prometheus", address=self._endpoint.address)
         try:
-            self._learner.tick()
+            self._look_after(self._learner)
             while not self._over():
                 self._tick()
             self._end()

@@ -27,6 +27,7 @@ from penstock.loop.reports import Reporter
 from penstock.loop.saving import Saver
 from penstock.loop.trainer import ACTORS, Trainer
 from penstock.model import topics
+from penstock.model.clients import is_client
 from penstock.model.commands import actors_of
 from penstock.model.history import Claim, Lineage, Update, Used, encode_entry, lineage
 from penstock.model.policy import Policy
@@ -130,7 +131,8 @@ class LearnerLoop:
         if not self._restore_newest(line) and not self._start_fresh():
             return False
         spec, trainer = self._spec.actors, self._trainer
-        self._intake.expect(trainer.description.spaces, spec.rollout, spec.environments)
+        steps = None if is_client(self._spec.environment.id) else spec.rollout
+        self._intake.expect(trainer.description.spaces, steps, spec.environments)
         base = trainer.version.step
         trainer.version = Version(epoch, base)
         self._recipes.extend(line.after(base))
@@ -186,7 +188,9 @@ class LearnerLoop:
         return Gathering(self._intake, self._spec.pace, spaces, self._event, roster, self._actor_count())
 
     def _compile_ahead(self) -> None:
-        """Compile while the actors make their first rollouts."""
+        """Compile while the actors make their first rollouts, where it is known how long these will be."""
+        if self._spec.actors.trajectories is not None:
+            return
         seconds = self._trainer.compile(self._spec.actors.environments * max(1, len(self._gathering.roster)))
         self._reporter.spent("learning", seconds)
         self._log.info("compiled", seconds=round(seconds, 3))

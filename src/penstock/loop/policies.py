@@ -135,16 +135,23 @@ class Subscriber:
         """Read what is new, waiting up to `timeout` for it; whether a greater version came."""
         before = self.version
         for _, value in self._reader.read(64, timeout):
-            policy = self._assembled(value) if isinstance(value, Piece) else value
-            if policy is None or policy.facts.run != self._run:
-                continue
-            if policy.facts.version > self.version:
-                self.newest = policy
-                self.loaded_after = time.time() - policy.facts.published_at
+            self._take(value)
         return self.version > before
+
+    def catch_up(self) -> None:
+        """Read everything published so far; raise Unavailable where it cannot be had."""
+        for batch in self._reader.drain(64):
+            for _, value in batch:
+                self._take(value)
 
     def close(self) -> None:
         self._reader.close()
+
+    def _take(self, value: Policy | Piece) -> None:
+        policy = self._assembled(value) if isinstance(value, Piece) else value
+        if policy is not None and policy.facts.run == self._run and policy.facts.version > self.version:
+            self.newest = policy
+            self.loaded_after = time.time() - policy.facts.published_at
 
     def _assembled(self, piece: Piece) -> Policy | None:
         if piece.facts.version <= self.version:

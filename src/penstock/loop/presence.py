@@ -12,6 +12,8 @@ from penstock.model.run import Keeper
 
 LOCK = "server.lock"
 """Held by the server of a home."""
+GATEWAY_LOCK = "gateway.lock"
+"""Held by its gateway: two would write the same rounds."""
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -27,6 +29,21 @@ def announce(home: Path, address: str) -> None:
     process = identify()
     assert process is not None
     write_atomically(home / "server.json", msgspec.json.encode(Presence(process, address)))
+
+
+def announce_gateway(home: Path, address: str) -> None:
+    """Say that this process is the gateway, and where clients reach it."""
+    process = identify()
+    assert process is not None
+    write_atomically(home / "gateway.json", msgspec.json.encode(Presence(process, address)))
+
+
+def gateway_of(home: Path) -> Presence | None:
+    """The gateway of this home that runs now, if there is one."""
+    with contextlib.suppress(Damaged):
+        presence = read_json(home / "gateway.json", Presence)
+        return presence if is_alive(presence.process, home / GATEWAY_LOCK) else None
+    return None
 
 
 def withdraw(home: Path) -> None:

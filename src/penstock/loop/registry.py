@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.errors import Damaged, NotFound, nearest
 from penstock.model import topics
+from penstock.model.clients import is_client
 from penstock.model.codec import Schema, decode, encode, open_frame
 from penstock.model.spec import Spec
 from penstock.stream.base import Position, Record, Stream, TopicPolicy
@@ -36,9 +37,17 @@ def topics_of(run: str, spec: Spec) -> dict[str, TopicPolicy]:
         stream.retention_bytes, stream.retention_seconds, partitions=stream.kafka.partitions
     )
     claims = {} if stream.url == "embedded" else {topics.CLAIMS: CLAIMS}
+    clients = {}
+    if is_client(spec.environment.id):
+        # one partition: trajectories have one order, and what is packed of them is one position
+        clients = {
+            topics.trajectories(run): TopicPolicy(stream.retention_bytes),
+            topics.sources(run): TopicPolicy(compact=True),
+        }
     return {
         **SHARED,
         **claims,
+        **clients,
         topics.experiences(run): experiences,
         topics.model_updates(run): TopicPolicy(compact=True),
         topics.history(run): TopicPolicy(retention_bytes=HISTORY_BYTES),

@@ -50,6 +50,8 @@ class Schema(IntEnum):
     RUN = 7
     DEAD_LETTER = 8
     PIECE = 9
+    TRAJECTORY = 10
+    SOURCE = 11
 
 
 class Frame(NamedTuple):

@@ -47,6 +47,19 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     total_reward: float
 
 
+class Packed(msgspec.Struct, frozen=True):
+    """How far the gateway had packed a client's trajectories when it wrote a rollout: there it goes on."""
+
+    position: dict[int, int]
+    """Partition → offset of the first trajectory that is not used up."""
+    row: int
+    """Rows of that trajectory that are used."""
+    carried: int
+    """Trajectories from there on that counted for this rollout and did not fit into it."""
+    counts: dict[str, int]
+    """What became of all trajectories before: outcome → number. And `episodes`, so that they go on counting."""
+
+
 class RolloutFacts(msgspec.Struct, frozen=True):
     """All of a rollout that is not a column."""
 
@@ -62,6 +75,8 @@ class RolloutFacts(msgspec.Struct, frozen=True):
     seconds: dict[str, float]
     """Where the time went: environment, policy, stream, waiting."""
     written_at: float
+    packed: Packed | None = None
+    """Of a rollout made from clients' trajectories."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ class EnvironmentSpec(_Group, frozen=True, kw_only=True):
     """Which environment, and how it is treated."""
 
     id: str
-    """A Gymnasium id (`CartPole-v1`, `package:Env-v0`) or a class in a file (`./my_env.py:MyEnv`)."""
+    """A Gymnasium id (`CartPole-v1`, `package:Env-v0`), a class in a file (`./my_env.py:MyEnv`), or a client's
+    policy (`client:NAME`; the gateway makes such runs)."""
 
     kwargs: dict[str, Any] = {}
     """Passed to the environment."""
@@ -70,6 +71,10 @@ class ActorsSpec(_Group, frozen=True, kw_only=True):
     rollout: Count = 128
     """Steps of each environment in a rollout."""
 
+    trajectories: Count | None = None
+    """Of a client's policy: a rollout is made of about this many trajectories, whatever their length;
+    default: `rollout` steps."""
+
     threads: Count = 1
     """Threads of numerical libraries in an actor."""
 
@@ -88,6 +93,9 @@ class ActorsSpec(_Group, frozen=True, kw_only=True):
 
 class LearnerSpec(_Group, frozen=True, kw_only=True):
     """The process that learns."""
+
+    count: Annotated[int, Meta(ge=0, le=1)] = 1
+    """0: it is parked at first, until somebody scales it (the gateway does with the first experience)."""
 
     threads: Count = 1
     """Threads of the learner; more than one slows the actors where cores are few."""

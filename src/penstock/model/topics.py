@@ -7,7 +7,7 @@ METRICS_ACTORS = "metrics.actors"
 DEAD_LETTERS = "dead_letters"
 CLAIMS = "claims"
 """Kafka only: who took which epoch."""
-OF_A_RUN = ("experiences", "model_updates", "history")
+OF_A_RUN = ("experiences", "model_updates", "history", "trajectories", "sources")
 """Kinds of topics whose names end in a run's id."""
 SHARED = (RUNS, COMMANDS, METRICS_TRAINING, METRICS_ACTORS, DEAD_LETTERS, CLAIMS)
 
@@ -23,6 +23,16 @@ def model_updates(run: str) -> str:
 def history(run: str) -> str:
     """What each update used and what came out; the run's proof (docs/adr/0003)."""
     return f"history.{run}"
+
+
+def trajectories(run: str) -> str:
+    """What clients sent and the gateway acknowledged; it becomes rollouts."""
+    return f"trajectories.{run}"
+
+
+def sources(run: str) -> str:
+    """Which numbers each source of trajectories has used up."""
+    return f"sources.{run}"
 
 
 def run_of(topic: str) -> str | None:

@@ -35,14 +35,7 @@ class Listener:
         self, host: str, port: int, cert: Path | None, key: Path | None, *, insecure: bool = False
     ) -> None:
         """Raise ConfigError where it cannot be had; elsewhere than on loopback only with TLS or `insecure`."""
-        family, address = _resolve(host, port)
-        if (cert is None) != (key is None):
-            raise ConfigError("TLS needs both a certificate and its key: --tls-cert FILE --tls-key FILE")
-        if not ip_address(address.partition("%")[0]).is_loopback and cert is None and not insecure:
-            raise ConfigError(
-                f"{host} can be reached from other machines and tokens would travel in the clear; {ELSEWHERE}"
-            )
-        _check_certificate(cert, key)
+        family, address = check_place(host, port, cert, key, insecure)
         self.cert, self.key = cert, key
         self.socket = _bind(family, host, address, port)
         self.host, self.port = host, int(self.socket.getsockname()[1])
@@ -91,7 +84,7 @@ class Server:
 
     def run(self) -> None:
         """Answer until `stop`; then end what is open within a few seconds and return."""
-        _allow_many_files()
+        allow_many_files()
         try:
             self._server.run(sockets=[self._listener.socket])
         finally:
@@ -158,6 +151,21 @@ class _Quiet(uvicorn.Server):
         yield
 
 
+def check_place(
+    host: str, port: int, cert: Path | None, key: Path | None, insecure: bool
+) -> tuple[socket.AddressFamily, str]:
+    """Where to listen; raise ConfigError for what would be reached from elsewhere without TLS or `insecure`."""
+    family, address = _resolve(host, port)
+    if (cert is None) != (key is None):
+        raise ConfigError("TLS needs both a certificate and its key: --tls-cert FILE --tls-key FILE")
+    if not ip_address(address.partition("%")[0]).is_loopback and cert is None and not insecure:
+        raise ConfigError(
+            f"{host} can be reached from other machines and tokens would travel in the clear; {ELSEWHERE}"
+        )
+    _check_certificate(cert, key)
+    return family, address
+
+
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, str]:
     if not 0 <= port < 65536:
         raise ConfigError(f"port {port} is none: 0 (any free one) to 65535")
@@ -212,7 +220,7 @@ def _check_certificate(cert: Path | None, key: Path | None) -> None:
         raise ConfigError(f"the certificate {cert} and key {key} cannot be used: {error}") from error
 
 
-def _allow_many_files() -> None:
+def allow_many_files() -> None:
     """Each viewer is an open file; the usual soft limit of 1,024 is not enough."""
     with contextlib.suppress(OSError, ValueError):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

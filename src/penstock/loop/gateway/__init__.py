@@ -1,0 +1,1 @@
+"""The gateway: running systems ask for policies here and leave what they experienced."""

@@ -1,0 +1,182 @@
+"""All policies of one gateway: found, made where they are new, served.
+
+Reads from: `runs`. What a policy needs to go on lies in the log; a gateway that starts again finds it there.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.errors import ConfigError, Conflict, Damaged, NotFound, PenstockError, Unavailable, nearest
+from penstock.executors.base import Executor, Exit, WorkerSpec
+from penstock.logs import Log
+from penstock.loop.gateway.configuration import differences, translate
+from penstock.loop.gateway.figures import OwnFigures
+from penstock.loop.gateway.service import Service, Steering
+from penstock.loop.registry import RunRecord, registered
+from penstock.loop.supervise import last_words
+from penstock.model.clients import PREFIX, is_client, policy_of
+from penstock.model.codec import decode, open_frame
+from penstock.model.spec import Spec
+from penstock.stream.base import Stream
+
+MOST_POLICIES = 64
+START_SECONDS = 60.0
+PREPARE_SECONDS = 120.0
+PREPARE_NICE = 5
+POLL_SECONDS = 0.05
+
+
+class Starting(Steering, Protocol):
+    """How the gateway begins runs, beside steering them."""
+
+    def start(self, spec: Spec) -> str:
+        """Begin a run of a client's policy; its name."""
+
+    def discard(self, run: str) -> None:
+        """Take back a run that could not begin."""
+
+
+class Gateway:
+    """Used by many threads."""
+
+    def __init__(
+        self, home: Path, stream: Stream, starting: Starting, executor: Executor, idle_seconds: float
+    ) -> None:
+        self._home, self._stream, self._starting, self._executor = home, stream, starting, executor
+        self._idle_seconds = idle_seconds
+        self._log = Log(process="gateway")
+        self._own = OwnFigures()
+        self._lock = threading.Lock()
+        self._services: dict[str, Service] = {}
+        self._opening: dict[str, threading.Lock] = {}
+
+    def open(self, policy: str, configuration: Mapping[str, Any]) -> Service:
+        """The policy of this name, made where it is new; repeated, it changes nothing.
+
+        Raises ConfigError for a key that is wrong, Conflict where the policy is known and cannot be this one.
+        """
+        wanted = translate(policy, configuration, self._stream.url)
+        with self._opening_of(policy):
+            service = self._attached(policy) or self._begun(policy, wanted)
+            self._compare(service, wanted)
+            if service.versions.newest is None:
+                self._prepare(service)
+            return service
+
+    def service(self, policy: str) -> Service:
+        """A policy that somebody opened, perhaps before this gateway started; raise NotFound."""
+        known = self._services.get(policy)
+        if known is not None and known.alive:
+            return known
+        policy_of(PREFIX + policy)
+        with self._opening_of(policy):
+            service = self._attached(policy)
+        if service is None:
+            raise NotFound(f"no policy {policy!r} was opened here{nearest(policy, self.policies())}")
+        return service
+
+    def policies(self) -> list[str]:
+        return sorted(self._services)
+
+    def close(self) -> None:
+        """End all threads; nothing acknowledged is lost."""
+        with self._lock:
+            services = list(self._services.values())
+        for service in services:
+            service.close()
+
+    # -- finding and beginning -------------------------------------------------------------------
+
+    def _opening_of(self, policy: str) -> threading.Lock:
+        with self._lock:
+            if policy not in self._opening and len(self._opening) >= 16 * MOST_POLICIES:
+                self._opening.clear()
+            return self._opening.setdefault(policy, threading.Lock())
+
+    def _attached(self, policy: str) -> Service | None:
+        """The service of a policy that has a run."""
+        known = self._services.get(policy)
+        if known is not None and known.alive:
+            return known
+        record = self._find(policy)
+        if record is None:
+            return None
+        with self._lock:
+            alive = sum(service.alive for name, service in self._services.items() if name != policy)
+        if alive >= MOST_POLICIES:
+            raise Unavailable(f"this gateway serves {MOST_POLICIES} policies already; start another one")
+        service = Service(record, self._stream, self._starting, self._own, self._idle_seconds)
+        with self._lock:
+            self._services[policy] = service
+        self._log.info("policy_opened", policy=policy, run=record.run, version=str(service.versions.version))
+        return service
+
+    def _find(self, policy: str) -> RunRecord | None:
+        """The newest run of a policy that was not removed."""
+        found = []
+        for record in registered(self._stream).values():
+            with contextlib.suppress(Damaged):
+                run = decode(open_frame(record.value), RunRecord)
+                if is_client(run.spec.environment.id) and policy_of(run.spec.environment.id) == policy:
+                    found.append(run)
+        return max(found, key=lambda run: run.created_at, default=None)
+
+    def _begun(self, policy: str, spec: Spec) -> Service:
+        run = self._starting.start(spec)
+        until = time.monotonic() + START_SECONDS
+        while (service := self._attached(policy)) is None:
+            if time.monotonic() > until:
+                raise Unavailable(f"run {run} of policy {policy} did not begin in {START_SECONDS:g} s")
+            time.sleep(POLL_SECONDS)
+        return service
+
+    def _compare(self, service: Service, wanted: Spec) -> None:
+        wrong, loose = differences(service.record.spec, wanted)
+        if wrong:
+            raise Conflict(
+                f"policy {service.policy} is learned by run {service.run}, whose {'; whose '.join(wrong)}; choose "
+                f"another client_id, or remove the run: penstock delete {service.run}"
+            )
+        if loose:
+            self._log.warning("configuration_differs", policy=service.policy, run=service.run, kept=loose)
+
+    def _prepare(self, service: Service) -> None:
+        """The first version, made by a child: algorithms are plugins, and JAX does not belong here."""
+        try:
+            self._run_prepare(service.run)
+        except ConfigError:
+            service.close()
+            with contextlib.suppress(PenstockError):  # why it cannot be matters more
+                self._starting.discard(service.run)
+            raise
+        until = time.monotonic() + START_SECONDS
+        while service.versions.newest is None:
+            if time.monotonic() > until or not service.alive:
+                raise Unavailable(f"the first version of policy {service.policy} did not come; ask again")
+            time.sleep(POLL_SECONDS)
+
+    def _run_prepare(self, run: str) -> None:
+        log = self._home / "runs" / run / "logs" / "prepare.log"
+        place = {"PENSTOCK_HOME": str(self._home), "PENSTOCK_STREAM": self._stream.url}
+        began = log.stat().st_size if log.exists() else 0
+        worker = self._executor.launch(
+            WorkerSpec("prepare", ("prepare", run), log, nice=PREPARE_NICE, environment=place)
+        )
+        until = time.monotonic() + PREPARE_SECONDS
+        try:
+            while (code := worker.poll()) is None:
+                if time.monotonic() > until:
+                    raise Unavailable(
+                        f"the first version of run {run} took over {PREPARE_SECONDS:g} s; see {log}"
+                    )
+                time.sleep(POLL_SECONDS)
+        finally:
+            worker.kill()
+        if code == Exit.HOPELESS:
+            raise ConfigError(last_words(log, began) or f"the policy of run {run} cannot be made; see {log}")
+        if code != Exit.FINISHED:
+            raise Unavailable(last_words(log, began) or f"the first version of run {run} failed; see {log}")

@@ -1,0 +1,160 @@
+"""What clients sent and nobody has packed yet: stored once, counted, bounded in bytes.
+
+Writes to: `trajectories.<run>` and `sources.<run>`. Many threads store, one at a time.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import Damaged, Unavailable
+from penstock.loop.gateway.receiving import Expected
+from penstock.loop.gateway.sources import Source, SourceRecord
+from penstock.loop.gateway.trajectory import TrajectoryFacts
+from penstock.model import topics
+from penstock.model.codec import Frame, Schema, decode, decode_columns, encode, open_frame
+from penstock.model.rollout import Packed
+from penstock.model.spec import StreamSpec
+from penstock.model.version import Version
+from penstock.proto import SendReply
+from penstock.stream.base import Position, Stream
+from penstock.stream.records import RecordReader
+
+MOST_QUEUED_BYTES = 256 << 20
+FLUSH_SECONDS = 5.0
+
+STORED, DUPLICATE = SendReply.STORED, SendReply.DUPLICATE
+REFUSED, LATER = SendReply.REFUSED, SendReply.LATER
+NAMES = {STORED: "stored", DUPLICATE: "duplicate", REFUSED: "refused", LATER: "later"}
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of one trajectory that was sent."""
+
+    sequence: int
+    outcome: int
+    reason: str = ""
+
+
+class Queue:
+    """The trajectories of one run between their arrival and their packing."""
+
+    def __init__(self, stream: Stream, expected: Expected, spec: StreamSpec, packed: Packed | None) -> None:
+        self._stream, self._expected, self._run = stream, expected, expected.run
+        self._most_bytes = min(MOST_QUEUED_BYTES, spec.retention_bytes // 4)
+        self._writer = stream.writer(topics.trajectories(self._run))
+        self._told = stream.writer(topics.sources(self._run))
+        self._lock = threading.Lock()
+        self._sources: dict[str, Source] = {}
+        self._changed: set[str] = set()
+        self._flushed_at = time.monotonic()
+        self._covered: Position = {}
+        """Everything before it is told in `sources.<run>`."""
+        self.bytes = 0
+        self.counts = {"stored": 0, "duplicate": 0, "refused": 0, "later": 0}
+        """Since this gateway started."""
+        self.stored_at = time.monotonic()
+        self._recover({} if packed is None else packed.position)
+
+    @property
+    def waiting(self) -> int:
+        """Trajectories that are stored and not accounted for."""
+        return self._waiting
+
+    def store(self, source: str, message: Any, newest: Version) -> Receipt:
+        """Check and store one trajectory; what is stored survives the death of this process."""
+        sequence = int(message.sequence)
+        with self._lock:
+            receipt = self._store(source, sequence, message, newest)
+            self.counts[NAMES[receipt.outcome]] += 1
+        return receipt
+
+    def taken_off(self, trajectories: int, size: int) -> None:
+        """Some are accounted for."""
+        with self._lock:
+            self._waiting -= trajectories
+            self.bytes -= size
+
+    def flush(self, packed: Position, *, now: bool = False) -> None:
+        """Write down which numbers are used up; only what is written down may be let go of by retention."""
+        if not now and time.monotonic() - self._flushed_at < FLUSH_SECONDS:
+            return
+        with self._lock:
+            changed = {name: self._sources[name] for name in sorted(self._changed)}
+            records = [SourceRecord(name, list(item.taken), item.floor) for name, item in changed.items()]
+            self._changed.clear()
+            # taken under the lock: nothing is stored between the look at the sources and at the end
+            end = self._stream.end(topics.trajectories(self._run)) if records else self._covered
+        self._flushed_at = time.monotonic()
+        for record in records:
+            self._told.write(record.source, encode(Schema.SOURCE, record))
+        if records:
+            self._told.write("", encode(Schema.SOURCE, SourceRecord("", position=end)))
+            self._covered = end
+        kept = {part: min(offset, self._covered.get(part, 0)) for part, offset in packed.items()}
+        self._stream.protect(topics.trajectories(self._run), kept or {0: 0})
+
+    def _store(self, source: str, sequence: int, message: Any, newest: Version) -> Receipt:
+        known = self._sources.get(source)
+        answer = "new" if known is None else known.look(sequence)
+        if answer == "duplicate":
+            return Receipt(sequence, DUPLICATE)
+        if answer == "late":
+            return Receipt(
+                sequence, REFUSED, f"sequence {sequence} comes too late: far higher ones were stored"
+            )
+        try:
+            trajectory = self._expected.read(message, source, newest)
+        except Damaged as error:
+            return Receipt(sequence, REFUSED, str(error))
+        record = trajectory.encode()
+        if self.bytes and self.bytes + len(record) > self._most_bytes:
+            return Receipt(sequence, LATER, "the queue of this policy is full")
+        try:
+            self._writer.write(source, record)
+        except Unavailable as error:
+            return Receipt(sequence, LATER, str(error))
+        self._sources.setdefault(source, Source()).take(sequence)
+        self._changed.add(source)
+        self._waiting += 1
+        self.bytes += len(record)
+        self.stored_at = time.monotonic()
+        return Receipt(sequence, STORED)
+
+    def _recover(self, packed: Position) -> None:
+        """What was stored before this gateway: used numbers, and how much waits."""
+        for record in self._stream.newest(topics.sources(self._run)):
+            told = _decode_source(record.value)
+            if told is None:
+                continue
+            if told.source:
+                self._sources[told.source] = Source(list(told.taken), told.floor)
+            else:
+                self._covered = told.position
+        self._waiting = 0
+        start = {part: min(offset, packed.get(part, 0)) for part, offset in self._covered.items()}
+        reader = RecordReader(self._stream, topics.trajectories(self._run), decode_facts, start or None)
+        for batch in reader.drain():
+            for record, facts in batch:
+                self._sources.setdefault(facts.source, Source()).take(facts.sequence)
+                self._changed.add(facts.source)
+                if record.offset >= packed.get(record.partition, 0):
+                    self._waiting += 1
+                    self.bytes += len(record.value)
+        reader.close()
+
+
+def decode_facts(frame: Frame) -> TrajectoryFacts:
+    """Only who sent it: enough to know it again."""
+    if frame.schema is not Schema.TRAJECTORY:
+        raise Damaged(f"a {frame.schema.name.lower()} does not belong into a topic of trajectories")
+    return decode_columns(frame, TrajectoryFacts)[0]
+
+
+def _decode_source(value: bytes) -> SourceRecord | None:
+    try:
+        return decode(open_frame(value), SourceRecord)
+    except Damaged:
+        return None

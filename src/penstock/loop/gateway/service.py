@@ -1,0 +1,240 @@
+"""One policy that clients act for: its queue, its versions, and the thread that packs one for the other.
+
+Reads from: `trajectories.<run>`, `model_updates.<run>`. Writes to: `experiences.<run>`, `metrics.actors`.
+"""
+
+import socket
+import threading
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from penstock.errors import PenstockError, Unavailable
+from penstock.logs import Log
+from penstock.loop.gateway.configuration import is_off_policy
+from penstock.loop.gateway.figures import ClientFigures, OwnFigures
+from penstock.loop.gateway.packing import OUTCOMES, Packer, accounted
+from penstock.loop.gateway.queue import Queue
+from penstock.loop.gateway.receiving import Expected
+from penstock.loop.gateway.remote_acting import RemoteActing
+from penstock.loop.gateway.rounds import SLOT, Rounds
+from penstock.loop.gateway.trajectory import Trajectory
+from penstock.loop.gateway.versions import Versions
+from penstock.loop.registry import RunRecord, registered
+from penstock.model import topics
+from penstock.model.clients import policy_of, shape_of
+from penstock.model.codec import Schema, encode
+from penstock.model.rollout import RolloutFacts
+from penstock.stream.base import Stream
+from penstock.stream.records import RecordReader
+
+TICK_SECONDS = 0.05
+READ_AT_ONCE = 64
+REPORT_SECONDS = 1.0
+REGISTRY_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+END_SECONDS = 10.0
+
+
+class Steering(Protocol):
+    """How the gateway starts and stops what learns; slow, so never called with a lock held."""
+
+    def scale_learner(self, run: str, learners: int) -> None:
+        """Bring the learner (1) or park it (0); raise PenstockError where it cannot be asked."""
+
+    def revive(self, run: str) -> None:
+        """See that the run has a keeper where it should have one."""
+
+
+@dataclass(slots=True)
+class Idling:
+    """Whether a learner is wanted: with the first data, until none has come for a while."""
+
+    seconds: float
+    awake: bool | None = None
+    """None: nobody knows what the gateway before this one left behind."""
+    retry_at: float = 0.0
+
+    def wants(self, has_work: bool, stored_at: float, now: float) -> int | None:
+        """How many learners to ask for now; None where nothing is to change."""
+        if now < self.retry_at:
+            return None
+        busy = has_work or (self.awake is True and now - stored_at < self.seconds)
+        if busy and self.awake is not True:
+            return 1
+        return 0 if not busy and self.awake is not False and now - stored_at >= self.seconds else None
+
+
+class Service:
+    """Serves one run's policy; `close` ends its thread. Many threads may ask."""
+
+    def __init__(
+        self, record: RunRecord, stream: Stream, steering: Steering, own: OwnFigures, idle_seconds: float
+    ) -> None:
+        self.record, self.run, self.policy = record, record.run, policy_of(record.spec.environment.id)
+        self._stream, self._steering, self._own = stream, steering, own
+        self._log = Log(process="gateway", run=record.run)
+        spaces = shape_of(record.spec.environment.kwargs).spaces()
+        self.off_policy = is_off_policy(record.spec.algorithm)
+        self.expected = Expected(record.run, spaces, self.off_policy)
+        self._rounds = Rounds(stream, record, spaces)
+        packed = self._rounds.packed
+        self.versions = Versions(stream, record.run)
+        self.queue = Queue(stream, self.expected, record.spec.stream, packed)
+        self._packer = Packer.go_on(spaces, record.spec.actors, not self.off_policy, packed)
+        self._sizes: deque[int] = deque()
+        self._accounted = accounted(self._packer.counts)
+        start = None if packed is None else packed.position
+        self._reader = RecordReader(stream, topics.trajectories(record.run), Trajectory.decode, start)
+        self._reports = stream.writer(topics.METRICS_ACTORS)
+        self.clients, self.acting = ClientFigures(), RemoteActing(self.expected)
+        self._idling = Idling(idle_seconds)
+        self._reported_at, self._rows, self._returns = time.monotonic(), 0, list[float]()
+        self._looked_at = time.monotonic()
+        self._last: RolloutFacts | None = None
+        self.trouble: str | None = None
+        """Why it has ended by itself."""
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"policy-{self.policy}", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive() and not self._ending.is_set()
+
+    def close(self) -> None:
+        """End the thread; what is stored stays, and the next gateway goes on."""
+        self._ending.set()
+        self._thread.join(END_SECONDS)
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while not self._ending.is_set():
+                try:
+                    self._tick()
+                except Unavailable as error:  # the log is away: clients are told to come again
+                    self._log.warning("gateway_waits", reason=str(error))
+                    self._ending.wait(RETRY_SECONDS)
+        except PenstockError as error:
+            self.trouble = str(error)
+            self._log.error("policy_closed", policy=self.policy, reason=str(error))
+        except Exception as error:  # one policy's trouble is not the others'
+            self.trouble = f"{type(error).__name__}: {error}"
+            self._log.error("policy_closed", policy=self.policy, reason=self.trouble)
+        finally:
+            self._ending.set()
+            self._reader.close()
+            self.versions.close()
+
+    def _tick(self) -> None:
+        self.versions.poll(0)
+        self._read()
+        self._write_round()
+        self._let_go()
+        self._mind_the_learner()
+        self.queue.flush(self._rounds.packed.position if self._rounds.packed else {})
+        self._report()
+        self._mind_the_registry()
+
+    def _read(self) -> None:
+        """Take what came, up to what the next rollout needs."""
+        if self._packer.full:
+            self.versions.poll(TICK_SECONDS)
+            return
+        for record, trajectory in self._reader.read(READ_AT_ONCE, TICK_SECONDS):
+            self._sizes.append(len(record.value))
+            self._packer.add((record.partition, record.offset), trajectory)
+
+    def _write_round(self) -> None:
+        turn = self._rounds.turn(self.versions.newest)
+        if turn is None:
+            return
+        self._packer.drop_stale(turn, self.record.spec.pace.max_lag)
+        if (due := self._packer.due()) is None:
+            return
+        facts = self._rounds.write(turn, self._packer.pack(due))
+        self._last = facts
+        self._rows += facts.steps
+        self._returns.extend(episode.total_reward for episode in facts.episodes)
+
+    def _let_go(self) -> None:
+        """Tell the queue what is accounted for by now."""
+        count = accounted(self._packer.counts) - self._accounted
+        if count:
+            self._accounted += count
+            self.queue.taken_off(count, sum(self._sizes.popleft() for _ in range(count)))
+
+    def _mind_the_learner(self) -> None:
+        now = time.monotonic()
+        wanted = self._idling.wants(self._packer.full or self._just_stored(), self.queue.stored_at, now)
+        if wanted is not None:
+            try:
+                if wanted:
+                    self._steering.revive(self.run)
+                self._steering.scale_learner(self.run, wanted)
+                self._idling.awake = bool(wanted)
+                self._log.info("learner_woken" if wanted else "learner_parked", policy=self.policy)
+            except PenstockError as error:
+                self._idling.retry_at = now + RETRY_SECONDS
+                self._log.warning("learner_not_asked", policy=self.policy, reason=str(error))
+        if self._idling.awake:
+            self._rounds.say_hello()
+
+    def _just_stored(self) -> bool:
+        return self.queue.waiting > 0 and time.monotonic() - self.queue.stored_at < self._idling.seconds
+
+    def _mind_the_registry(self) -> None:
+        """A run that was deleted takes no more; a new one of that policy may be opened."""
+        if time.monotonic() - self._looked_at < REGISTRY_SECONDS:
+            return
+        self._looked_at = time.monotonic()
+        if self.run not in registered(self._stream):
+            raise _Gone(f"run {self.run} was deleted")
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def figures(self) -> dict[str, float]:
+        """Queue, clients and process, as they are now."""
+        counts, waiting = self._packer.counts, self.queue.waiting
+        return {
+            **self.clients.sums(),
+            **self._own.now(),
+            "gateway/queue_trajectories": waiting,
+            "gateway/queue_bytes": self.queue.bytes,
+            "gateway/received": accounted(counts) + waiting,
+            **{f"gateway/{name}": counts[name] for name in OUTCOMES},
+            **{f"gateway/sent_{name}": count for name, count in self.queue.counts.items()},
+        }
+
+    def _report(self) -> None:
+        """What an actor tells, and how clients do; at most once a second."""
+        elapsed = time.monotonic() - self._reported_at
+        if elapsed < REPORT_SECONDS:
+            return
+        last, newest = self._last, self.versions.version
+        report: dict[str, Any] = {
+            "run": self.run,
+            "slot": SLOT,
+            "round": self._rounds.last_round,
+            "incarnation": self._rounds.incarnation,
+            "version": newest if last is None else last.version,
+            "lag": 0 if last is None else max(0, last.round - last.version.step),
+            "episodes": len(self._returns),
+            "mean_return": sum(self._returns) / len(self._returns) if self._returns else None,
+            "steps_per_second": self._rows / elapsed,
+            "loaded_after": self.versions.loaded_after,
+            "host": socket.gethostname(),
+            "stream": asdict(self._stream.flow),
+            "time": time.time(),
+            "gateway": self.figures(),
+        }
+        self._reports.offer(self.run, encode(Schema.REPORT, report))
+        self._reported_at, self._rows = time.monotonic(), 0
+        self._returns.clear()
+
+
+class _Gone(PenstockError):
+    """The run is no more."""
