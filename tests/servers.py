@@ -60,6 +60,8 @@ class Server:
             "--port",
             str(self.port),
             "--json",
+            # most tests need no gateway, and its port is the same for all
+            *([] if "--gateway-port" in self.flags else ["--no-gateway"]),
             *self.flags,
         ]
         with (self.home / "up.log").open("ab") as log:

@@ -95,6 +95,7 @@ def _serve(
     from penstock.worker import end_with_parent
 
     end_with_parent(signal.SIGTERM)
+    os.environ.pop("PENSTOCK_PARENT", None)  # keepers that are started from here outlive it
     allow_many_files()
     # whoever sends waits for the answer: brokers that are away are told soon
     spec = StreamSpec(url=url or default_url(), kafka=KafkaSpec(write_deadline=10.0))

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from penstock.errors import ConfigError, Conflict, Unavailable
 from penstock.flags import Json, StreamUrl
+from penstock.gateway_child import GatewayChild
 
 if TYPE_CHECKING:
     from penstock.control.control import Control
@@ -37,6 +38,8 @@ def up(
     allow_host: Names = None,
     allow_origin: Names = None,
     max_runs: int = 16,
+    gateway_port: int = 50051,
+    no_gateway: Flag = False,
     train: str | None = None,
     once: Flag = False,
     detach: Flag = False,
@@ -69,6 +72,10 @@ def up(
         A page's origin that may use it, as in https://lab.example.org; may be repeated.
     max_runs
         How many runs may go on at once; others wait.
+    gateway_port
+        Where clients of running systems reach the gateway, on the same host (gRPC); 0 takes a free one.
+    no_gateway
+        Start none.
     train
         Start a run of this environment, unless one is going on.
     once
@@ -95,7 +102,17 @@ def up(
             listener.close()
             raise
         names = (*names_of(host), *(allow_host or []))
-        return _serve(control, listener, names, tuple(allow_origin or []), train, once, json)
+        gateway = None
+        if not no_gateway:
+            words = [
+                "--host",
+                host,
+                "--port",
+                str(gateway_port),
+                *_shared_flags(stream, tls_cert, tls_key, insecure),
+            ]
+            gateway = GatewayChild(home, words, {} if database is None else {"PENSTOCK_DATABASE": database})
+        return _serve(control, listener, names, tuple(allow_origin or []), train, once, json, gateway)
 
 
 def down() -> None:
@@ -175,7 +192,7 @@ def _control(home: Path, database: str | None, stream: str | None, max_runs: int
 
 def _serve(
     control: "Control", listener: Any, names: tuple[str, ...], origins: tuple[str, ...], train: str | None,
-    once: bool, json: bool,
+    once: bool, json: bool, gateway: "GatewayChild | None",
 ) -> int:  # fmt: skip
     from penstock.loop.presence import announce, withdraw
     from penstock.server.app import create_app
@@ -190,8 +207,12 @@ def _serve(
         announce(control.home, listener.address)
         _greet(control, listener.address, json)
         first = _First(control, server, train, once) if train else None
+        if gateway is not None:
+            gateway.start()
         server.run()
     finally:
+        if gateway is not None:
+            gateway.close()
         if not json:
             print("saving what runs; Ctrl-C again leaves them to their keepers", file=sys.stderr)
         left = control.close(stop_runs=len(interrupts) < 2)
@@ -199,6 +220,13 @@ def _serve(
     for run in left:
         print(f"warning: {run} did not end in time; its keeper goes on", file=sys.stderr)
     return first.code if first is not None and once else 0
+
+
+def _shared_flags(stream: str | None, cert: Path | None, key: Path | None, insecure: bool) -> list[str]:
+    """What the gateway is told as the server was."""
+    said = {"--stream": stream, "--tls-cert": cert, "--tls-key": key}
+    words = [word for flag, value in said.items() if value is not None for word in (flag, str(value))]
+    return [*words, *(["--insecure"] if insecure else [])]
 
 
 def _on_signal(interrupts: list[int], server: "Server") -> None:

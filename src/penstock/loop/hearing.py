@@ -64,6 +64,13 @@ class Hearing:
         names = ("produced_records", "produced_bytes", "waits", "waited_seconds")
         return {f"stream/actors/{name}": sum(flow[name] for flow in flows) for name in names}
 
+    def gateway(self) -> dict[str, float]:
+        """How clients and the gateway are doing, where the experience comes through one."""
+        told = [
+            report["gateway"] for report in self.actors.values() if isinstance(report.get("gateway"), dict)
+        ]
+        return {name: value for one in told for name, value in one.items() if isinstance(value, int | float)}
+
     def close(self) -> None:
         self._metrics.close()
 
@@ -74,7 +81,7 @@ class Hearing:
             self._look(report)
             self.report = report
             words = {name: report[name] for name in WORDS}
-            self._metrics.write(words | report["values"] | self.flow())
+            self._metrics.write(words | report["values"] | self.flow() | self.gateway())
         elif "slot" in report:
             self.actors[report["slot"]] = report
 

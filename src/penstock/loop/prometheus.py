@@ -73,6 +73,8 @@ class _Collector:
         yield from self._accounts(values)
         yield from self._slots(actors)
         yield from self._charts(values)
+        for name, value in keeper.heard.gateway().items():
+            yield self._gauge(re.sub(r"\W", "_", name), f"{name} of the newest report of the gateway.", value)
 
     def _run(self, values: dict[str, float]) -> Iterator["Metric"]:
         keeper, report = self._keeper, self._keeper.heard.report

@@ -4,6 +4,7 @@ Everything that may wait, for a log, a lock or a compression, is done in threads
 """
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
@@ -175,7 +176,11 @@ class Servicer:
     # -- parts -----------------------------------------------------------------------------------
 
     async def _service(self, policy: str) -> Service:
-        return await self._in(self._opening, self._gateway.service, _name(policy))
+        known = self._gateway.known(_name(policy))
+        if known is not None:
+            return known
+        service: Service = await self._in(self._opening, self._gateway.service, _name(policy))
+        return service
 
     @staticmethod
     async def _in(pool: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
@@ -195,7 +200,12 @@ def _store(service: Service, request: Any) -> list[Any]:
 async def _newer(service: Service, have: Version, seconds: float) -> None:
     """Return once there is a version greater than `have`, or the time is up."""
     loop, come = asyncio.get_running_loop(), asyncio.Event()
-    enough = service.versions.listen(lambda: loop.call_soon_threadsafe(come.set))
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
+            loop.call_soon_threadsafe(come.set)
+
+    enough = service.versions.listen(wake)
     until = loop.time() + seconds
     try:
         while service.versions.version <= have and service.alive and loop.time() < until:

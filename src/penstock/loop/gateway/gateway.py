@@ -69,8 +69,7 @@ class Gateway:
 
     def service(self, policy: str) -> Service:
         """A policy that somebody opened, perhaps before this gateway started; raise NotFound."""
-        known = self._services.get(policy)
-        if known is not None and known.alive:
+        if (known := self.known(policy)) is not None:
             return known
         policy_of(PREFIX + policy)
         with self._opening_of(policy):
@@ -78,6 +77,11 @@ class Gateway:
         if service is None:
             raise NotFound(f"no policy {policy!r} was opened here{nearest(policy, self.policies())}")
         return service
+
+    def known(self, policy: str) -> Service | None:
+        """The service of a policy that is served already; never waits."""
+        found = self._services.get(policy)
+        return found if found is not None and found.alive else None
 
     def policies(self) -> list[str]:
         return sorted(self._services)
@@ -99,8 +103,7 @@ class Gateway:
 
     def _attached(self, policy: str) -> Service | None:
         """The service of a policy that has a run."""
-        known = self._services.get(policy)
-        if known is not None and known.alive:
+        if (known := self.known(policy)) is not None:
             return known
         record = self._find(policy)
         if record is None:
