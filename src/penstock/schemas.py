@@ -13,6 +13,8 @@ import msgspec
 from msgspec.inspect import DataclassType, Field, NamedTupleType, StructType, Type, type_info
 
 from penstock.config.schema import described
+from penstock.loop.gateway.sources import SourceRecord
+from penstock.loop.gateway.trajectory import TrajectoryFacts
 from penstock.loop.policies import PIECE_BYTES, PieceFacts
 from penstock.loop.prometheus import FLOW
 from penstock.loop.registry import RunRecord
@@ -81,6 +83,13 @@ class ActorReport(msgspec.Struct):
     time: float
 
 
+class GatewayReport(ActorReport):
+    """The gateway, as the one actor of a client's policy."""
+
+    gateway: dict[str, float]
+    """How clients and the gateway are doing, by name: gateway/, clients/."""
+
+
 class Event(msgspec.Struct):
     """Something that a person may want to know; docs/runs.md lists the names."""
 
@@ -140,6 +149,18 @@ ROLLOUT = (
     Column("last/masks", "|b1", "B A", "Allowed actions after the last step, likewise.", False),
     Column("final/masks", "|b1", "K A", "Allowed actions at each truncated end, likewise.", False),
 )
+TRAJECTORY = (
+    Column("observations…", "", "L …", f"What the policy saw: {_SEEN}."),
+    Column("actions", "<i4 <f4", "L …", "What was done, before clipping; categories count from 0."),
+    Column("log_probs", "<f4", "L", "Of that, under the version that decided."),
+    Column("rewards", "<f4", "L", "What the client's system gave."),
+    Column("masks", "|b1", "L A", "Allowed actions, where the client tells.", False),
+    Column("foreign", "|b1", "L", "Rows that a fallback or a person decided, where any were.", False),
+    Column(
+        "final/observations…", "", "…", "What came after the last row, where it was cut off there.", False
+    ),
+    Column("final/masks", "|b1", "A", "Allowed actions there, likewise.", False),
+)
 POLICY = (Column("safetensors", "|u1", "bytes", "The weights: a safetensors file, tensors sorted by name."),)
 PIECE = (
     Column(
@@ -175,10 +196,10 @@ KINDS: dict[Schema, Kind] = {
     ),
     Schema.COMMAND: Kind((Command,), "commands.control", "the run's id", "What somebody wants of a run."),
     Schema.REPORT: Kind(
-        (TrainingReport, ActorReport, Event),
+        (TrainingReport, ActorReport, GatewayReport, Event),
         "metrics.training and metrics.actors",
         "the run's id",
-        "Numbers of the learner or of an actor, or an event of either.",
+        "Numbers of the learner, of an actor or of the gateway, or an event of the former.",
     ),
     Schema.RUN: Kind(
         (RunRecord,), "runs", "the run's id", "All that a process on another host needs to join a run."
@@ -189,6 +210,14 @@ KINDS: dict[Schema, Kind] = {
     Schema.PIECE: Kind(
         (PieceFacts,), "model_updates.<run>", "EPOCH/INDEX", "A part of a policy version too large for one record.",
         PIECE,
+    ),
+    Schema.TRAJECTORY: Kind(
+        (TrajectoryFacts,), "trajectories.<run>", "the source",
+        "L steps of a client's system, acknowledged and to be packed into rollouts.", TRAJECTORY,
+    ),
+    Schema.SOURCE: Kind(
+        (SourceRecord,), "sources.<run>", "the source; empty for the position",
+        "Which numbers a source of trajectories has used up.",
     ),
 }  # fmt: skip
 CLAIM = Kind(
@@ -222,6 +251,13 @@ WORDS = {
     "elapsed": "Steps it has taken in that episode",
     "total_reward": "Sum of its rewards so far",
     "length": "Steps it took",
+    "PieceFacts.length": "Bytes of the whole",
+    "TrajectoryFacts.length": "L: its rows",
+    "TrajectoryFacts.earlier_reward": "Sum of the rewards of those rows",
+    "received_at": "Seconds since 1970",
+    "SourceRecord.source": "Its id; empty in the record of the position",
+    "taken": "Numbers that are used up, as closed intervals in order",
+    "floor": "What is not taken and not above it comes too late",
     "count": "How many there are",
     "used": "The rollouts learned from, in slot order",
     "dropped": "The rollouts that were not learned from",

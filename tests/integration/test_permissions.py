@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from penstock.control.feed import KINDS
 from penstock.control.permissions import NEEDED, Role
 from penstock.server.app import create_app
+from penstock.server.grpc_auth import OPERATIONS
 from penstock.server.hosts import LOOPBACK
 from penstock.server.rest.parts import GuardedRoute
 from penstock.server.watch_talk import OPERATION

@@ -138,3 +138,19 @@ def test_a_rollout_that_does_not_look_like_the_run_is_set_aside(stream: Embedded
     assert intake.counts["misfit"] == len(harm)
     assert intake.has(0, len(harm))
     assert balanced(intake)
+
+
+def test_rollouts_of_clients_may_have_any_length_up_to_the_limit(stream: EmbeddedStream):
+    writer = stream.writer(topics.experiences(RUN))
+    for round, (steps, environments) in enumerate([(4, 1), (7, 1), (65_536, 1), (65_537, 1), (4, 2)]):
+        starts = (Start(0, 0, 0.0),) * environments
+        facts = RolloutFacts(
+            RUN, 1000, round, "i", Version(1, round), steps, environments, starts, (), {}, 0.0
+        )
+        writer.write("1000", Rollout(facts, Block.allocate(SPACES, steps, environments).columns()).encode())
+    intake = open_intake(stream, RUN, Ledger())
+    intake.expect(SPACES, None, 1)
+    intake.read(0)
+    assert sorted(intake.pending[1000]) == [0, 1, 2]
+    assert intake.counts["misfit"] == 2
+    assert balanced(intake)

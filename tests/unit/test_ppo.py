@@ -215,3 +215,18 @@ def test_clip_range_is_live() -> None:
     settings = PPOSettings(clip_range="lin_0.4", schedule_steps=100)
     assert live_values(settings, 50)["clip_range"] == pytest.approx(0.2)
     assert live_values(msgspec.structs.replace(settings, target_kl=None), 0)["target_kl"] == float("inf")
+
+
+def test_gradient_steps_are_as_many_as_asked_for_whatever_the_length_of_a_rollout() -> None:
+    from penstock.algorithms.ppo import make_update
+
+    settings = PPOSettings(minibatch=8, gradient_steps=5, separate=True, value_gradient_steps=3)
+    update = make_update(TINY, settings)
+    for steps in (4, 20, 64, 100):
+        order = update.order(np.random.default_rng(1), steps, 1)
+        size = min(8, steps)
+        assert order["policy"].shape == (5, size)
+        assert order["value"].shape == (3, size)
+        assert all(len(set(step)) == size for step in order["policy"].tolist())
+    usual = make_update(TINY, PPOSettings(minibatch=8, epochs=2)).order(np.random.default_rng(1), 32, 1)
+    assert usual["policy"].shape == (8, 8)

@@ -11,10 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock import config
+from penstock import config, proto
 from penstock.loop.actor import Actor
 from penstock.loop.beat import Beat
 from penstock.loop.checkpoint import Progress
+from penstock.loop.gateway.receiving import Expected
+from penstock.loop.gateway.sources import SourceRecord
+from penstock.loop.gateway.trajectory import Trajectory
 from penstock.loop.policies import PIECE_BYTES, Publisher
 from penstock.loop.registry import find, register
 from penstock.loop.reports import Reporter
@@ -35,7 +38,7 @@ from penstock.stream.records import set_aside
 FOLDER = Path(__file__).parents[2] / "schemas"
 SCHEMAS = schemas()
 RUN = "hand-b2c3"
-COLUMNS = ("rollout", "policy", "piece")
+COLUMNS = ("rollout", "policy", "piece", "trajectory")
 VECTOR = Spaces(
     ObservationLayout({"observations": Column((4,), "<f4")}, (Leaf((), "box", "observations", size=4),)),
     ActionLayout("discrete", (2,), (0,)),
@@ -151,6 +154,17 @@ def rollout(spaces: Spaces) -> Rollout:
     return Rollout(facts, block.columns())
 
 
+def trajectory() -> Trajectory:
+    expected = Expected(RUN, RICH, off_policy=False)
+    seen = {"observations": bytes(2 * 12), "observations/eye": bytes(2 * 192)}
+    message = proto.Trajectory(
+        sequence=1, length=2, observations=seen, actions=bytes(16), log_probs=bytes(8), rewards=bytes(8),
+        masks=b"\1" * 10, foreign=b"\0\1",
+        final_observations={name: column[: len(column) // 2] for name, column in seen.items()},
+    )  # fmt: skip
+    return expected.read(message, "0" * 32, Version(0, 0))
+
+
 def policy(width: int) -> Policy:
     tensors = {"policy/0/weight": np.zeros((width, 4), np.float32)}
     description = PolicyDescription("ppo", "categorical", VECTOR, NetworkSpec())
@@ -187,6 +201,8 @@ def records(stream: Stream, folder: Path) -> list[bytes]:
         *small,
         *values(stream, topics.model_updates(RUN)),
         *reports(stream, folder),
+        bytes(trajectory().encode()),
+        encode(Schema.SOURCE, SourceRecord("0" * 32, [(1, 3), (5, 5)], 0, {0: 3})),
     ]
 
 
@@ -238,7 +254,8 @@ def test_records_of_every_kind_fit_their_schemas(stream: Stream, tmp_path: Path)
     assert kinds == {schema.name.lower() for schema in Schema}
 
 
-OPTIONAL = ("removed", "leaving", "last_round", "acting", "final", "published_at", "request", "undoes")
+OPTIONAL = ("removed", "leaving", "last_round", "acting", "final", "published_at", "request", "undoes", "packed",
+            "taken", "floor", "position")  # fmt: skip
 """What newer records have and older ones lack."""
 
 

@@ -1,0 +1,248 @@
+"""One policy's service on a real log of either kind: stored once, packed once, also when it is another process's turn.
+
+The test takes the learner's part: it publishes versions whose roster lets the gateway's slot go on.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock import proto
+from penstock.loop.gateway import queue as queues
+from penstock.loop.gateway.configuration import translate
+from penstock.loop.gateway.figures import OwnFigures
+from penstock.loop.gateway.packing import accounted
+from penstock.loop.gateway.queue import decode_facts
+from penstock.loop.gateway.rounds import SLOT
+from penstock.loop.gateway.service import Idling, Service
+from penstock.loop.policies import Publisher
+from penstock.loop.registry import RunRecord, register, unregister
+from penstock.model import delta, topics
+from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts
+from penstock.model.rollout import Rollout, decode_experience
+from penstock.model.run import run_id
+from penstock.model.spec import StreamSpec
+from penstock.model.tensors import weights_sha256
+from penstock.model.version import Version
+from penstock.policy import networks
+from penstock.stream.base import Stream
+from penstock.stream.records import RecordReader
+from penstock.wiring import open_stream
+
+SOURCE = "5" * 32
+ROWS = 4
+
+
+@dataclass
+class Wishes:
+    """What the service asks of whoever keeps runs."""
+
+    learners: list[int] = field(default_factory=list)
+
+    def scale_learner(self, run: str, learners: int) -> None:
+        self.learners.append(learners)
+
+    def revive(self, run: str) -> None: ...
+
+
+@dataclass
+class Bench:
+    stream: Stream
+    record: RunRecord
+    wishes: Wishes = field(default_factory=Wishes)
+    made: list[Service] = field(default_factory=list)
+
+    def service(self, idle: float = 60.0) -> Service:
+        self.made.append(Service(self.record, self.stream, self.wishes, OwnFigures(), idle))
+        return self.made[-1]
+
+    def publish(self, step: int, epoch: int = 1) -> Policy:
+        """The next version, as a learner that waits for the gateway's slot would publish it."""
+        policy = version(self.record, Version(epoch, step))
+        Publisher(self.stream, self.record.run, epoch).publish(policy)
+        return policy
+
+    def rollouts(self) -> list[Rollout]:
+        found = RecordReader(self.stream, topics.experiences(self.record.run), decode_experience)
+        return [item for batch in found.drain() for _, item in batch if isinstance(item, Rollout)]
+
+    def stored(self) -> list[int]:
+        found = RecordReader(self.stream, topics.trajectories(self.record.run), decode_facts)
+        return [facts.sequence for batch in found.drain() for _, facts in batch]
+
+
+def version(record: RunRecord, number: Version) -> Policy:
+    from penstock.model.clients import shape_of
+
+    spaces = shape_of(record.spec.environment.kwargs).spaces()
+    description = PolicyDescription("ppo", "categorical", spaces, NetworkSpec(hidden=(8,)))
+    tensors = networks.initial(description, np.random.default_rng(number.step))
+    return Policy(
+        PolicyFacts(
+            record.run, number, weights_sha256(tensors), description, {SLOT: 0}, 0, published_at=time.time()
+        ),
+        tensors,
+    )
+
+
+@pytest.fixture
+def bench(url: str, tmp_path: Path) -> Iterator[Bench]:
+    import random
+
+    configuration = {"algorithm_parameters": {"act_dim": 2, "input_size": 2, "traj_per_epoch": 4}}
+    spec = translate("p", configuration, url)
+    stream = open_stream(tmp_path, StreamSpec(url=url))
+    run = run_id("client:p", random.SystemRandom())
+    made = Bench(stream, register(stream, run, spec))
+    yield made
+    for service in made.made:
+        service.close()
+    unregister(stream, run)
+    stream.close()
+
+
+def message(number: int, *, step: int = 0, epoch: int = 0, foreign: bool = False) -> Any:
+    """Row t of trajectory n shows (n, t)."""
+    seen = np.stack((np.full(ROWS, number), np.arange(ROWS)), 1).astype("<f4")
+    return proto.Trajectory(
+        sequence=number, length=ROWS, version=proto.Version(epoch=epoch, step=step), terminated=True,
+        observations={"observations": seen.tobytes()}, actions=bytes(4 * ROWS), rewards=bytes(4 * ROWS),
+        log_probs=np.full(ROWS, -0.7, "<f4").tobytes(), foreign=b"\1" * ROWS if foreign else b"",
+    )  # fmt: skip
+
+
+def send(service: Service, *numbers: int, **more: Any) -> list[int]:
+    newest = service.versions.version
+    return [service.queue.store(SOURCE, message(number, **more), newest).outcome for number in numbers]
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come true"
+        time.sleep(0.02)
+
+
+def rows_of(rollouts: list[Rollout]) -> list[tuple[int, int]]:
+    return [
+        tuple(row) for item in rollouts for row in item.columns["observations"][:, 0].astype(int).tolist()
+    ]
+
+
+def test_what_is_sent_becomes_rollouts_once_whoever_dies(bench: Bench) -> None:
+    bench.publish(0)
+    step = 0
+    service = bench.service()
+    for turn in range(4):
+        numbers = range(turn * 5 + 1, turn * 5 + 6)
+        before = len(bench.rollouts())
+        assert set(send(service, *numbers)) == {queues.STORED}
+        eventually(lambda before=before: len(bench.rollouts()) > before)
+        service._ending.set()  # as if killed: nothing more is written down
+        service._thread.join()
+        step += 1
+        bench.publish(step)
+        service = bench.service()
+        assert set(send(service, *numbers)) == {queues.DUPLICATE}, "what was acknowledged is known again"
+    bench.publish(step + 1)
+    eventually(lambda: service.queue.waiting < 4)
+    rollouts = bench.rollouts()
+    assert bench.stored() == list(range(1, 21))
+    rows = rows_of(rollouts)
+    assert rows == [(number, row) for number in range(1, 21) for row in range(ROWS)][: len(rows)]
+    figures = service.figures()
+    assert (
+        figures["gateway/received"] == 20 == figures["gateway/packed"] + figures["gateway/queue_trajectories"]
+    )
+    packed = rollouts[-1].facts.packed
+    assert packed is not None
+    assert accounted(packed.counts) == packed.position[0]
+    assert [item.facts.round for item in rollouts] == sorted({item.facts.round for item in rollouts})
+
+
+def test_what_is_dropped_is_counted_by_its_reason(bench: Bench) -> None:
+    bench.publish(0)
+    service = bench.service()
+    send(service, 1, 2, foreign=True)
+    send(service, 3, 4, 5)
+    time.sleep(0.3)
+    bench.publish(20)  # max_lag is 8: what version 0.0 decided is too old now
+    eventually(lambda: service.versions.version.step == 20)
+    send(service, 6, 7, 8, 9, step=20, epoch=1)
+    eventually(lambda: bench.rollouts())
+    eventually(lambda: service.queue.waiting == 0)
+    figures = service.figures()
+    assert {name: figures[f"gateway/{name}"] for name in ("received", "packed", "stale", "foreign")} == {
+        "received": 9, "packed": 4, "stale": 3, "foreign": 2,
+    }  # fmt: skip
+    assert figures["gateway/queue_bytes"] == 0
+
+
+def test_a_full_queue_says_later_and_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "MOST_QUEUED_BYTES", 4096)
+    bench.publish(0)
+    service = bench.service()
+    service._packer.actors = type(bench.record.spec.actors)(trajectories=1000)  # nothing is packed for now
+    outcomes = send(service, *range(1, 31))
+    assert set(outcomes) == {queues.STORED, queues.LATER}
+    stored = [number for number, outcome in enumerate(outcomes, 1) if outcome == queues.STORED]
+    assert bench.stored() == stored
+    assert outcomes == sorted(outcomes), "once full it stays full"
+    assert send(service, *stored[:3]) == [queues.DUPLICATE] * 3
+
+
+def test_versions_are_handed_out_as_deltas_and_never_go_back(bench: Bench) -> None:
+    first = bench.publish(0)
+    service = bench.service()
+    second = bench.publish(1)
+    eventually(lambda: service.versions.version == second.facts.version)
+    change = service.versions.change(first.facts.version, first.facts.weights_sha256)
+    assert change is not None
+    assert change.policy.facts == second.facts
+    if change.kind == "delta":
+        assert weights_sha256(delta.apply(first.tensors, change.payload)) == second.facts.weights_sha256
+    other = service.versions.change(first.facts.version, "0" * 64)
+    assert other is not None
+    assert other.kind == "whole", "another base than ours is no base"
+    same = service.versions.change(second.facts.version, second.facts.weights_sha256)
+    assert same is not None
+    assert same.kind == "nothing"
+    service.close()
+    again = bench.service()
+    assert again.versions.version == second.facts.version
+
+
+def test_a_run_that_was_deleted_takes_no_more(bench: Bench) -> None:
+    bench.publish(0)
+    service = bench.service()
+    unregister(bench.stream, bench.record.run, keep_topics=True)
+    eventually(lambda: not service.alive)
+    assert service.trouble is not None
+    assert "deleted" in service.trouble
+
+
+def test_a_learner_is_woken_by_data_and_parked_without(bench: Bench) -> None:
+    bench.publish(0)
+    service = bench.service(idle=1.0)
+    send(service, 1)
+    eventually(lambda: bench.wishes.learners)
+    assert bench.wishes.learners[0] == 1
+    eventually(lambda: bench.wishes.learners[-1] == 0)
+    send(service, 2)
+    eventually(lambda: bench.wishes.learners[-1] == 1)
+
+
+@pytest.mark.parametrize(
+    ("awake", "work", "quiet", "wanted"),
+    [
+        (None, True, 0.0, 1), (None, False, 5.0, None), (None, False, 11.0, 0), (True, False, 5.0, None),
+        (True, True, 11.0, None), (True, False, 11.0, 0), (False, False, 11.0, None), (False, True, 0.0, 1),
+    ],
+)  # fmt: skip
+def test_when_a_learner_is_wanted(awake: bool | None, work: bool, quiet: float, wanted: int | None) -> None:
+    assert Idling(10.0, awake).wants(work, 100.0 - quiet, 100.0) == wanted
