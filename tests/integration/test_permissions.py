@@ -59,7 +59,7 @@ def test_every_route_asks_every_role(server: Served, clients: dict[str, httpx2.C
                 if answer.status_code >= 400:
                     assert answer.headers["content-type"] == "application/problem+json", case
         asked.add(route.name)
-    feeds = {*KINDS.values(), OPERATION}  # test_live and test_watch ask those of every role
+    feeds = {*KINDS.values(), OPERATION, *OPERATIONS.values()}  # test_live, test_watch, test_gateway ask those
     assert asked == NEEDED.keys() - feeds | {"get_health"}
 
 
