@@ -144,6 +144,9 @@ class ActorView(View):
     restarts: int
     alive: bool
     reported_at: float | None
+    gateway: dict[str, float] | None = Field(
+        None, description="How clients and the gateway are doing, where the experience comes through one."
+    )
 
 
 class CheckpointView(View):

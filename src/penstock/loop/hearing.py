@@ -112,6 +112,7 @@ def actor_row(slot: int, told: dict[str, Any] | None, kept: Supervised | None) -
         "alive": worker is not None if kept is not None else heard_lately,
         "reported_at": told.get("time"),
         "pid": None if worker is None else worker.pid,
+        "gateway": told.get("gateway"),
     }
 
 

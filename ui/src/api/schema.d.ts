@@ -926,6 +926,13 @@ export interface components {
             alive: boolean;
             /** Episodes */
             episodes: number | null;
+            /**
+             * Gateway
+             * @description How clients and the gateway are doing, where the experience comes through one.
+             */
+            gateway?: {
+                [key: string]: number;
+            } | null;
             /** Guest */
             guest: boolean;
             /** Host */
@@ -995,6 +1002,12 @@ export interface components {
              * @default 1
              */
             threads: number;
+            /**
+             * @description Of a client's policy: a rollout is made of about this many trajectories, whatever their length;
+             *     default: `rollout` steps.
+             * @default null
+             */
+            trajectories: number | null;
         };
         /** AlgorithmDetail */
         AlgorithmDetail: {
@@ -1334,7 +1347,10 @@ export interface components {
          * @description Which environment, and how it is treated.
          */
         EnvironmentSpec: {
-            /** @description A Gymnasium id (`CartPole-v1`, `package:Env-v0`) or a class in a file (`./my_env.py:MyEnv`). */
+            /**
+             * @description A Gymnasium id (`CartPole-v1`, `package:Env-v0`), a class in a file (`./my_env.py:MyEnv`), or a client's
+             *     policy (`client:NAME`; the gateway makes such runs).
+             */
             id: string;
             /**
              * @description Passed to the environment.
@@ -1657,6 +1673,11 @@ export interface components {
          */
         LearnerSpec: {
             /**
+             * @description 0: it is parked at first, until somebody scales it (the gateway does with the first experience).
+             * @default 1
+             */
+            count: number;
+            /**
              * @description Processors that the learner may run on, by number; default: all.
              * @default []
              */
@@ -1864,6 +1885,11 @@ export interface components {
              */
             gamma: number;
             /**
+             * @description Gradient steps of one update, instead of `epochs`: then it costs the same however long the rollout is.
+             * @default null
+             */
+            gradient_steps: number | null;
+            /**
              * @description Step size of Adam; `lin_X` falls linearly from X to 0.
              * @default 0.0003
              */
@@ -1913,6 +1939,11 @@ export interface components {
              * @default 10
              */
             value_epochs: number;
+            /**
+             * @description Gradient steps of the value network, instead of `value_epochs`, where separate.
+             * @default null
+             */
+            value_gradient_steps: number | null;
             /**
              * @description Step size of the value network, where separate.
              * @default 0.001
@@ -2577,6 +2608,7 @@ export interface components {
             keeper: components["schemas"]["KeeperSpec"];
             /**
              * @default {
+             *       "count": 1,
              *       "cpus": [],
              *       "memory_bytes": null,
              *       "nice": 0,
@@ -2733,6 +2765,7 @@ export interface components {
             keeper: components["schemas"]["KeeperSpec"];
             /**
              * @default {
+             *       "count": 1,
              *       "cpus": [],
              *       "memory_bytes": null,
              *       "nice": 0,

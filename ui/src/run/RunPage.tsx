@@ -15,6 +15,7 @@ import { Actors } from "./Actors";
 import { Checkpoints } from "./Checkpoints";
 import { Controls, Effects } from "./Controls";
 import { useEffects, type Wish } from "./effects";
+import { GatewayCard } from "./GatewayCard";
 import { Logs } from "./Logs";
 import { Settings } from "./Settings";
 import { inUse } from "./seen";
@@ -94,6 +95,7 @@ function Run({ run }: { run: string }) {
 			<Controls.Scale detail={detail} actors={actors} steer={steer} />
 			<Effects effects={effects} dismiss={dismiss} />
 			<Facts detail={detail} />
+			<GatewayCard actors={actors} />
 			<Parts run={run} detail={detail} live={live} actors={actors} steer={steer} />
 		</>
 	);
