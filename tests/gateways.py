@@ -105,8 +105,11 @@ class Gateway:
 class Calls:
     """The four calls, bare: what a client written by hand in any language would send."""
 
-    def __init__(self, address: str, token: str) -> None:
-        self._channel = grpc.insecure_channel(address)
+    def __init__(self, address: str, token: str, authority: bytes | None = None) -> None:
+        if authority is None:
+            self._channel = grpc.insecure_channel(address)
+        else:
+            self._channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(authority))
         self._metadata = [("authorization", f"Bearer {token}")] if token else []
 
     def __enter__(self) -> "Calls":
