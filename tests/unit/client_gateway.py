@@ -46,6 +46,10 @@ def description(
     return PolicyDescription("dqn" if q else "ppo", head, spaces, NetworkSpec(hidden=(16,), body=body))
 
 
+def encoded(described: PolicyDescription) -> str:
+    return msgspec.json.encode(described).decode()
+
+
 class Gateway:
     """Public attributes are its faults; change them while it runs."""
 
@@ -137,7 +141,7 @@ class Gateway:
     def _open(self, request: Any, context: Any) -> Any:
         self.configurations.append(json.loads(request.configuration))
         return proto.OpenReply(
-            protocol=self.protocol, run="run-1", description=msgspec.json.encode(self.description).decode(),
+            protocol=self.protocol, run="run-1", description=encoded(self.description),
             max_lag=8, max_message_bytes=4 << 20,
         )  # fmt: skip
 
@@ -145,10 +149,10 @@ class Gateway:
         self.figures.append(request.figures)
         self.deliveries += 1
         reply = proto.SendReply(retry_seconds=0.2)
+        full, self.later = self.later > 0, max(0, self.later - 1)
         for trajectory in request.trajectories:
             key = (request.source, trajectory.sequence)
-            if self.later:
-                self.later -= 1
+            if full:
                 outcome = proto.SendReply.LATER
             elif trajectory.length in self.refuse_lengths:
                 outcome = proto.SendReply.REFUSED
@@ -179,12 +183,13 @@ class Gateway:
             return
         first = proto.FetchReply(
             version=proto.Version(epoch=newest.epoch, step=newest.step), acting=self.acting,
-            description=msgspec.json.encode(self.description).decode(), weights_sha256=weights_sha256(tensors),
+            description=encoded(self.description), weights_sha256=weights_sha256(tensors),
         )  # fmt: skip
         whole = save(tensors)
         first.raw_bytes = len(whole)
-        if have in self._versions and weights_sha256(self._versions[have]) == request.have_sha256:
-            first.kind, payload = proto.FetchReply.DELTA, delta.encode(self._versions[have], tensors)
+        base = self._versions.get(have) if have is not None else None
+        if base is not None and delta.fits(base, tensors) and weights_sha256(base) == request.have_sha256:
+            first.kind, payload = proto.FetchReply.DELTA, delta.encode(base, tensors)
             first.base.epoch, first.base.step = have
             first.base_sha256 = request.have_sha256
             if self.break_deltas:

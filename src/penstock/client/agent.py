@@ -31,7 +31,6 @@ ANSWER_SECONDS = 2.0
 """How long a new agent waits to hear that its configuration is refused."""
 
 CLOSE_SECONDS = 5.0
-LARGE = 3e38
 _TIMES = KEPT - 1
 _agents: weakref.WeakSet[RL4SysAgent] = weakref.WeakSet()
 
@@ -89,7 +88,7 @@ class RL4SysAgent:
             obs = self._layout.flat(obs)
         numbers = traj.observations[row]
         numbers[...] = obs
-        if not (numbers.dot(numbers) if self._vector else np.vdot(numbers, numbers)) < LARGE:
+        if np.isfinite(numbers, self._finite).tobytes() != self._all_finite:
             self._check_finite(numbers)
         if traj.masks is not None:
             traj.masks[row] = True if mask is None else self._layout.mask(mask)
@@ -229,7 +228,8 @@ class RL4SysAgent:
 
     def _use_layout(self, layout: layouts.Layout) -> None:
         self._layout, self._shape = layout, layout.observation
-        self._vector = len(layout.observation) == 1
+        self._finite = np.ones(layout.observation, np.bool_)
+        self._all_finite = self._finite.tobytes()
         fallback = Fallback(layout, self._heuristic, self.settings.safe_action, self.counters)
         asks = (
             RemoteDecider(self._courier.link, self.settings.policy, self._deadline) if layout.remote else None

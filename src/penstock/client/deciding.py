@@ -58,8 +58,6 @@ class Decider:
             self._block += 1
             self._rows = iter(self._acting.noise((self._seed, 0, self._block), BLOCK, 1))
             noise = next(self._rows)
-        if trajectory.decider is not self:
-            trajectory.decided_by(self, self.version)
         masks = trajectory.masks
         actions, outputs = self._acting.decide(
             {OBSERVATIONS: trajectory.observations[row : row + 1]},
@@ -67,6 +65,8 @@ class Decider:
             noise,
         )
         trajectory.outputs[row] = outputs
+        if trajectory.decider is not self:
+            trajectory.decided_by(self, self.version)
         if self._discrete:
             choice = actions.item()
             trajectory.actions[row] = choice

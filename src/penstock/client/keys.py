@@ -74,7 +74,14 @@ GROUPS: dict[str, dict[str, Key]] = {
     "spool": {"folder": text(), "max_bytes": whole(1 << 16)},
     "fallback": {"action": Key("any")},
     "tls": {"ca": text(), "cert": text(), "key": text()},
-    "network": {"body": text("auto", "mlp", "items"), "hidden": SHAPE, "activation": text(*ACTIVATIONS)},
+    "network": {
+        "body": text("auto", "mlp", "cnn", "items"),
+        "hidden": SHAPE,
+        "activation": text(*ACTIVATIONS),
+        "convolutions": Key("any"),
+        "shared": FLAG,
+        "normalize_observations": FLAG,
+    },
 }
 
 TOP: dict[str, Key] = {
