@@ -319,10 +319,10 @@ def test_an_ended_trajectory_without_its_last_reward_is_dropped_once_and_said(ag
     assert agent.figures()["dropped"] == {"no_reward": 1}
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e39])
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e10])
 def test_a_reward_that_is_no_number_is_refused(reward: float, agent: RL4SysAgent):
     _, action = agent.request_for_action(None, np.zeros(8))
-    with pytest.raises(Conflict, match="finite"):
+    with pytest.raises(Conflict, match="must be a number within"):
         action.update_reward(reward)
 
 

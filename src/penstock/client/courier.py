@@ -27,7 +27,9 @@ from penstock.client.trajectory import Trajectory
 from penstock.client.versions import Held, NotThisDelta, receive
 from penstock.errors import ConfigError, Damaged, NotFound, PenstockError
 
-OPEN_SECONDS = 10.0
+OPEN_SECONDS = 90.0
+"""A new policy is made by a process that the gateway starts for it: that takes seconds."""
+
 TICK = 0.5
 ADOPT_SECONDS = 10.0
 LONGEST_PAUSE = 10.0

@@ -32,7 +32,7 @@ class Link:
         self._metadata = (("authorization", f"Bearer {settings.token}"),) if settings.token else ()
         self._unary: dict[str, Any] = {}
         self._channel: Any = None
-        self._fetching: Any = None
+        self._pending: Any = None
 
     def connect(self) -> None:
         """Make the channel; apart from the constructor, because a forked child must not do that while it forks."""
@@ -81,13 +81,25 @@ class Link:
             configuration=self._settings.trained,
             software=SOFTWARE,
         )
-        reply = self.call("Open", request, seconds)
+        reply = self._wait(self._unary["Open"].future(request, timeout=seconds, metadata=self._metadata))
         if reply.protocol != proto.PROTOCOL:
             raise ConfigError(
                 f"the gateway at {self._address} speaks protocol {reply.protocol}, this client "
                 f"{proto.PROTOCOL}; bring both to the same release"
             )
         return reply
+
+    def _wait(self, future: Any) -> Any:
+        """An answer that `cancel` need not wait for."""
+        self._pending = future
+        try:
+            return future.result()
+        except grpc.FutureCancelledError as error:
+            raise Unavailable(f"the call to {self._address} was given up") from error
+        except grpc.RpcError as error:
+            raise self._translated(error) from error
+        finally:
+            self._pending = None
 
     def call(self, method: str, request: Any, seconds: float) -> Any:
         try:
@@ -100,20 +112,20 @@ class Link:
     def fetch(self, request: Any, seconds: float) -> Iterator[Any]:
         """Replies as they come; `cancel` ends them."""
         try:
-            self._fetching = self._fetch(request, timeout=seconds, metadata=self._metadata)
-            yield from self._fetching
+            self._pending = self._fetch(request, timeout=seconds, metadata=self._metadata)
+            yield from self._pending
         except grpc.RpcError as error:
             raise self._translated(error) from error
         except ValueError as error:
             raise Unavailable(f"the channel to {self._address} is closed") from error
         finally:
-            self._fetching = None
+            self._pending = None
 
     def cancel(self) -> None:
-        """End a fetch that waits."""
-        fetching = self._fetching
-        if fetching is not None:
-            fetching.cancel()
+        """End an `open` or `fetch` that waits."""
+        pending = self._pending
+        if pending is not None:
+            pending.cancel()
 
     def close(self) -> None:
         if self._channel is not None:

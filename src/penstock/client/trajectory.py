@@ -18,8 +18,8 @@ FIRST_ROWS = 256
 WHOLE_BYTES = 1 << 18
 """A trajectory that fits into this many bytes gets all its rows at once."""
 
-LARGEST = 3.4e38
-"""Rewards travel as float32."""
+LARGEST = 1e9
+"""What a gateway takes for a reward, either way."""
 
 
 Arrays = tuple[Array, Array, Array, Array | None, Array | None]
@@ -110,8 +110,8 @@ class Action:
         if trajectory.handed:
             raise Conflict("this reward came too late: its trajectory has ended and is on its way")
         value = float(reward)
-        if not -LARGEST < value < LARGEST:
-            raise Conflict(f"a reward must be a finite number, not {reward!r}")
+        if not -LARGEST <= value <= LARGEST:
+            raise Conflict(f"a reward must be a number within ±{LARGEST:g}, not {reward!r}")
         trajectory.rewards[self._row] = value
 
     def did(self, action: Any) -> None:
