@@ -4,11 +4,16 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from penstock import plugins
 from penstock.client import keys
 from penstock.client.settings import load, settings
 from penstock.errors import ConfigError
+from penstock.loop.gateway.configuration import OF_THE_CLIENT, OF_THE_POLICY, translate
+from penstock.loop.gateway.parameters import MEANINGS, OF_THE_RUN
+from penstock.model.policy import NetworkSpec
 
 LUNA = Path(__file__).parents[2] / "examples" / "lunar" / "luna_conf.json"
 BASE = {
@@ -55,6 +60,12 @@ def test_sac_acts_with_numbers_within_the_limit():
     got = settings(with_(algorithm_name="SAC", act_limit=2.0, fallback={"action": [0, 0, 2, -2]})).shape
     assert got is not None
     assert (got.continuous, got.limit) == (True, 2.0)
+
+
+@pytest.mark.parametrize("name", ["luna_conf.json", "luna_dqn.json"])
+def test_what_the_client_sends_of_its_examples_is_understood_by_the_gateway(name: str):
+    got = load(LUNA.parent / name)
+    assert translate(got.policy, json.loads(got.trained)).environment.id == f"client:{got.policy}"
 
 
 def test_the_gateway_is_told_what_is_trained_and_no_secret():
@@ -126,6 +137,22 @@ def test_a_strangers_algorithm_may_name_parameters_of_its_own():
     parameters = {"act_dim": 4, "input_size": 8, "temperature": 0.5}
     got = settings(with_(algorithm_name="mine", algorithm_parameters=parameters))
     assert json.loads(got.trained)["algorithm_parameters"]["temperature"] == 0.5
+
+
+def test_the_client_knows_the_parameters_the_gateway_knows():
+    """Otherwise one of them would refuse what the other documents."""
+    own = {f.name for name in keys.ALGORITHMS for f in msgspec.structs.fields(plugins.load("settings", name))}
+    named = {name for meanings in MEANINGS.values() for name in meanings} | set(OF_THE_RUN)
+    assert set(keys.OWN_NAMES) == own - set(keys.PARAMETERS)
+    assert named <= set(keys.PARAMETERS)
+    assert set(keys.PARAMETERS) <= named | own
+    assert set(keys.ALGORITHMS) == set(plugins.installed("settings"))
+
+
+def test_the_client_knows_the_keys_the_gateway_knows():
+    assert set(keys.TOP) == OF_THE_CLIENT | OF_THE_POLICY
+    assert set(keys.TRAINED) - {"client_id", "max_traj_length"} == OF_THE_POLICY
+    assert set(keys.GROUPS["network"]) == {f.name for f in msgspec.structs.fields(NetworkSpec)}
 
 
 def test_the_token_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

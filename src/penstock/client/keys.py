@@ -70,6 +70,18 @@ PARAMETERS: dict[str, Key] = {
 }
 """RL4Sys' names; which algorithm has which is the gateway's to say."""
 
+OWN_NAMES = (
+    "automatic_temperature", "batch", "buffer", "clip_range", "double", "duelling", "epochs", "epsilon_end",
+    "epsilon_spread", "epsilon_start", "epsilon_steps", "gae_lambda", "gradient_steps", "initial_temperature",
+    "learning_rate", "learning_starts", "max_grad_norm", "minibatch", "minibatches", "n_step",
+    "normalize_advantages", "normalize_rewards", "prioritised", "priority_alpha", "priority_beta", "rho_clip",
+    "schedule_steps", "separate", "target_entropy_scale", "trace_clip", "value_coefficient", "value_epochs",
+    "value_gradient_steps", "value_learning_rate", "vtrace_lambda",
+)  # fmt: skip
+"""Our own names of settings, which the gateway understands and checks as well."""
+
+_PARAMETERS = PARAMETERS | {name: Key("any") for name in OWN_NAMES}
+
 GROUPS: dict[str, dict[str, Key]] = {
     "spool": {"folder": text(), "max_bytes": whole(1 << 16)},
     "fallback": {"action": Key("any")},
@@ -125,7 +137,7 @@ def check(raw: Any, where: str) -> dict[str, Any]:
         _check_group(raw.get(group) or {}, table, where, f"{group}.")
     parameters = raw.get("algorithm_parameters") or {}
     if str(raw.get("algorithm_name", "ppo")).lower() in ALGORITHMS:
-        _check_group(parameters, PARAMETERS, where, "algorithm_parameters.")
+        _check_group(parameters, _PARAMETERS, where, "algorithm_parameters.")
     return dict(raw)
 
 
