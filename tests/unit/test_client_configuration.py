@@ -196,3 +196,13 @@ def test_a_huge_file_is_not_read(tmp_path: Path):
         file.truncate(2 << 20)
     with pytest.raises(ConfigError, match="larger than"):
         load(tmp_path / "huge.json")
+
+
+def test_every_key_is_documented():
+    text = (LUNA.parents[2] / "docs" / "client.md").read_text()
+    for name in (
+        *keys.TOP,
+        *keys.PARAMETERS,
+        *(name for group in ("spool", "tls") for name in keys.GROUPS[group]),
+    ):
+        assert f"`{name}`" in text or f'"{name}"' in text, name
