@@ -51,7 +51,7 @@ def _turns(
     agent: RL4SysAgent, out: Path, turns: int, seconds: float, peers: tuple[str, ...]
 ) -> dict[str, Any]:
     speeds: dict[str, list[float]] = {}
-    added, times = [], []
+    added, times, bare_times = [], [], []
     began = agent.counters.swaps
     for _ in range(turns):
         rates = {
@@ -63,10 +63,12 @@ def _turns(
             speeds.setdefault(name, []).append(rate)
         added.append(added_us(agent))
         times += decision_times(agent, 4000)
+        bare_times += bare_decision_times(agent, 4000)
         for peer in peers:
             speeds.setdefault(peer, []).append(sampler(peer, out, seconds))
     medians = {name: round(statistics.median(values)) for name, values in speeds.items()}
     p50, p99, p999 = np.percentile(times, (50, 99, 99.9)) * 1e6
+    bare_p50, bare_p99, bare_p999 = np.percentile(bare_times, (50, 99, 99.9)) * 1e6
     return {
         "steps_per_second": medians,
         "runs": {name: [round(value) for value in values] for name, values in speeds.items()},
@@ -77,6 +79,9 @@ def _turns(
         "decision_p50_us": round(float(p50), 1),
         "decision_p99_us": round(float(p99), 1),
         "decision_p999_us": round(float(p999), 1),
+        "bare_p50_us": round(float(bare_p50), 1),
+        "bare_p99_us": round(float(bare_p99), 1),
+        "bare_p999_us": round(float(bare_p999), 1),
         "decisions_timed": len(times),
         "versions_meanwhile": agent.counters.swaps - began,
         "load": round(os.getloadavg()[0], 1),
@@ -188,6 +193,22 @@ def decision_times(agent: RL4SysAgent, count: int) -> list[float]:
         action.update_reward(reward)
         if terminated or truncated:
             agent.mark_end_of_trajectory(trajectory, action, not terminated, observation)
+            observation, _ = environment.reset()
+    return times
+
+
+def bare_decision_times(agent: RL4SysAgent, count: int) -> list[float]:
+    """The same of the policy alone: what the machine does to anybody."""
+    acting, environment = bare(agent), gymnasium.make(ENVIRONMENT)
+    observation, _ = environment.reset(seed=2)
+    row, times, clock = np.zeros((1, 8), np.float32), [], time.perf_counter
+    for noise in acting.noise((1, 4, 0), count, 1):
+        started = clock()
+        row[0] = observation
+        actions, _ = acting.decide({"observations": row}, None, noise)
+        times.append(clock() - started)
+        observation, _, terminated, truncated, _ = environment.step(actions.item())
+        if terminated or truncated:
             observation, _ = environment.reset()
     return times
 

@@ -258,7 +258,7 @@ class Courier:
         outbox.store()
         outbox.spool.close()
 
-    def _call(self, request: Any, seconds: float) -> Any:
+    def _call(self, request: bytes, seconds: float) -> Any:
         return self.link.call("Send", request, seconds)
 
     def _look_at_switch(self) -> None:

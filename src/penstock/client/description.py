@@ -7,6 +7,7 @@ a test fails where the two differ.
 import json
 import types
 from dataclasses import MISSING, dataclass, fields
+from functools import lru_cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from penstock.errors import Damaged
@@ -83,8 +84,12 @@ class Description:
     duelling: bool = False
 
 
+@lru_cache(maxsize=4)
 def read(text: str) -> Description:
-    """A description from JSON; raise Damaged where a field is missing or of the wrong kind."""
+    """A description from JSON; raise Damaged where a field is missing or of the wrong kind.
+
+    It comes with every version, so the last few are remembered.
+    """
     if len(text) > MAX_TEXT:
         raise Damaged(f"a policy's description has {len(text)} letters; at most {MAX_TEXT} are read")
     try:

@@ -61,10 +61,10 @@ class Link:
         self._unary = {
             name: self._channel.unary_unary(
                 proto.path(name),
-                request_serializer=request.SerializeToString,
+                request_serializer=_serialized,
                 response_deserializer=reply.FromString,
             )
-            for name, (request, reply, streamed) in proto.METHODS.items()
+            for name, (_, reply, streamed) in proto.METHODS.items()
             if not streamed
         }
         self._fetch = self._channel.unary_stream(
@@ -138,3 +138,7 @@ class Link:
         if code in _CALLERS_MISTAKE:
             return ConfigError(f"the gateway at {self._address} refuses: {details or code.name}")
         return Unavailable(f"the gateway at {self._address} does not answer ({code.name}): {details}")
+
+
+def _serialized(request: Any) -> bytes:
+    return request if isinstance(request, bytes) else bytes(request.SerializeToString())

@@ -22,8 +22,10 @@ from penstock.errors import Damaged
 MEMORY_BYTES = 64 << 20
 """Of ended trajectories that the sender has not packed yet, and of packed ones; more drops the oldest."""
 
-BATCH_BYTES = 3 << 20
-BATCH_COUNT = 256
+BATCH_BYTES = 1 << 20
+BATCH_COUNT = 64
+"""Of one call. Small, because the interpreter is held while a call is made, and the application may be deciding."""
+
 POOL = 16
 SEND_SECONDS = 10.0
 TAKEN = {proto.SendReply.STORED, proto.SendReply.DUPLICATE}
@@ -113,7 +115,7 @@ class Outbox:
         except OSError as error:
             self._counters.trouble("disk", f"the spool {self.spool.folder} cannot be read: {error}")
 
-    def send(self, call: Callable[[Any, float], Any], reporter: Reporter, until: float) -> float:
+    def send(self, call: Callable[[bytes, float], Any], reporter: Reporter, until: float) -> float:
         """Deliver all that waits, oldest first; return the seconds to wait where the gateway is full, else 0.
 
         Raises what `call` raises; then nothing is lost and the next call goes on.
@@ -145,19 +147,17 @@ class Outbox:
 
     def _deliver(
         self,
-        call: Callable[[Any, float], Any],
+        call: Callable[[bytes, float], Any],
         reporter: Reporter,
         source: str,
         batch: Sequence[Numbered],
         until: float,
     ) -> tuple[list[Numbered], float]:
         """One call; what remains, and how long to wait before the next."""
-        request = proto.SendRequest(
-            policy=self._settings.policy,
-            source=source,
-            trajectories=[proto.Trajectory.FromString(content) for _, content in batch],
-            figures=reporter.report(self.waiting()),
+        head = proto.SendRequest(
+            policy=self._settings.policy, source=source, figures=reporter.report(self.waiting())
         )
+        request = head.SerializeToString() + b"".join(_as_field(content) for _, content in batch)
         reply = call(request, max(0.1, min(SEND_SECONDS, until - time.monotonic())))
         outcomes = {receipt.sequence: receipt for receipt in reply.receipts}
         remaining = []
@@ -186,3 +186,17 @@ class Outbox:
     def _forget(self, count: int) -> None:
         for _ in range(count):
             self._ready_bytes -= len(self._ready.popleft()[1])
+
+
+def _as_field(content: bytes) -> bytes:
+    """A message that is bytes already, as one of `SendRequest.trajectories`: taking it apart again would be slow."""
+    size, length = bytearray(), len(content)
+    while length > 0x7F:
+        size.append(length & 0x7F | 0x80)
+        length >>= 7
+    size.append(length)
+    return _TRAJECTORIES + bytes(size) + content
+
+
+_TRAJECTORIES = bytes([proto.SendRequest.DESCRIPTOR.fields_by_name["trajectories"].number << 3 | 2])
+"""The field's number and "bytes of a length that follows" (protobuf's wire format)."""
