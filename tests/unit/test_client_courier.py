@@ -143,10 +143,15 @@ def test_a_batch_waits_for_its_number_or_its_time(gateway: Gateway):
 
 def test_figures_tell_how_the_client_is_doing(gateway: Gateway):
     with acting(gateway) as agent:
-        episode(agent)
-        gateway.wait_for(1)
+
+        def told() -> bool:
+            episode(agent)
+            time.sleep(0.1)
+            return bool(gateway.figures) and gateway.figures[-1].decisions > 0
+
+        until(told, "figures")  # they are made anew once a second
     figures = gateway.figures[-1]
-    assert (figures.pid, figures.decisions) == (os.getpid(), 3)
+    assert (figures.pid, figures.decisions % 3) == (os.getpid(), 0)
     assert figures.memory_bytes > 1 << 20
     assert 0 < figures.decision_p50_us <= figures.decision_p99_us
 

@@ -69,16 +69,18 @@ class Reporter:
         self._counters = counters
         self._host = socket.gethostname()[:255]
         self._before = (time.monotonic(), time.process_time())
+        self._newest: Any = None
 
     def report(self, waiting: tuple[int, int]) -> Any:
-        """`waiting`: trajectories and bytes in memory and spool."""
-        now, used = time.monotonic(), time.process_time()
+        """`waiting`: trajectories and bytes in memory and spool. Made anew once a second at most."""
+        now = time.monotonic()
         before, used_before = self._before
-        if now - before >= 1.0:
-            self._before = (now, used)
-        counters = self._counters
+        if self._newest is not None and now - before < 1.0:
+            return self._newest
+        used, counters = time.process_time(), self._counters
+        self._before = (now, used)
         p50, p99 = counters.percentiles_us()
-        return proto.Figures(
+        self._newest = proto.Figures(
             host=self._host,
             pid=os.getpid(),
             cpu_share=(used - used_before) / max(now - before, 1e-3),
@@ -91,6 +93,7 @@ class Reporter:
             decision_p50_us=p50,
             decision_p99_us=p99,
         )
+        return self._newest
 
 
 def resident_bytes() -> int:
