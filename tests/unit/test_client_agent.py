@@ -232,6 +232,7 @@ def test_shadow_mode_proposes_and_is_told(configuration: dict[str, Any]):
         action.did(2)
         agent.add_to_trajectory(trajectory, action)
         assert (trajectory.actions[0], trajectory.foreign[0]) == (2, 1)
+        assert agent.figures()["shadow"] == {"agreed": int(action.act == 2), "differed": int(action.act != 2)}
         with pytest.raises(ConfigError, match="whole number from 0 to 3"):
             action.did(4)
 
@@ -262,7 +263,8 @@ def test_a_matrix_keeps_its_shape(configuration: dict[str, Any]):
 @pytest.mark.parametrize(
     ("seen", "sentence"),
     [([1, 2, 3], "3 numbers where this policy sees 8"), (5, "1 numbers"), ("text", "8 numbers"), (None, "numbers"),
-     ([[1], [2, 3]], "8 numbers"), ([1, 2, 3, 4, 5, 6, 7, float("nan")], "entry 7"),
+     ([[1], [2, 3]], "8 numbers"), (np.array(["a"] * 8), "8 numbers"), (np.array([{}] * 8), "8 numbers"),
+     ([1, 2, 3, 4, 5, 6, 7, float("nan")], "entry 7"),
      (np.full(8, 1e300), "finite"), ([0, float("inf"), 0, 0, 0, 0, 0, 0], "entry 1")],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -271,6 +273,17 @@ def test_an_observation_that_does_not_fit_is_the_callers_mistake(
 ):
     with pytest.raises(ConfigError, match=sentence):
         agent.request_for_action(None, seen)
+
+
+def test_a_final_observation_is_checked_and_kept(agent: RL4SysAgent):
+    trajectory, action = step(agent, None)
+    with pytest.raises(ConfigError, match="entry 0"):
+        agent.mark_end_of_trajectory(trajectory, action, truncated=True, final_obs=[float("nan")] * 8)
+    seen = np.full(8, 5, np.float32)
+    agent.mark_end_of_trajectory(trajectory, action, truncated=True, final_obs=seen)
+    seen[:] = 6  # a system may use its array again
+    assert trajectory.final is not None
+    assert trajectory.final.tolist() == [5] * 8
 
 
 def test_large_finite_numbers_are_fine(agent: RL4SysAgent):

@@ -87,7 +87,10 @@ class RL4SysAgent:
         if type(obs) is not np.ndarray or obs.shape != self._shape:
             obs = self._layout.flat(obs)
         numbers = traj.observations[row]
-        numbers[...] = obs
+        try:
+            numbers[...] = obs
+        except (TypeError, ValueError):  # an array of texts or objects
+            numbers[...] = self._layout.flat(obs)
         if np.isfinite(numbers, self._finite).tobytes() != self._all_finite:
             self._check_finite(numbers)
         if traj.masks is not None:
@@ -122,6 +125,9 @@ class RL4SysAgent:
             raise Conflict("this action was added before, or a newer one was asked for since")
         if not action.told:
             raise Conflict("in shadow mode say what was done first: action.did(…)")
+        if self._shadow:
+            same = np.array_equal(action.act, traj.actions[action._row])
+            self.counters.shadow["agreed" if same else "differed"] += 1
         traj.length += 1
 
     def mark_end_of_trajectory(
@@ -135,9 +141,11 @@ class RL4SysAgent:
             raise Conflict("this trajectory has ended already")
         if action is not None and action._trajectory is traj and action._row == traj.length:
             self.add_to_trajectory(traj, action)
-        final = None if final_obs is None else self._layout.flat(final_obs)
-        traj.terminated = not truncated
-        traj.final = final if truncated else None
+        final = None
+        if truncated and final_obs is not None:
+            final = self._layout.flat(final_obs).copy()
+            self._check_finite(final)
+        traj.terminated, traj.final = not truncated, final
         self._end(traj)
 
     # steering
@@ -167,7 +175,8 @@ class RL4SysAgent:
         return {
             "decisions": counters.decisions, "decision_p50_us": p50, "decision_p99_us": p99, "late": counters.late,
             "fallbacks": dict(counters.fallbacks), "dropped": dict(counters.dropped),
-            "troubles": dict(counters.troubles), "sent": counters.sent, "swaps": counters.swaps,
+            "troubles": dict(counters.troubles), "shadow": dict(counters.shadow),
+            "sent": counters.sent, "swaps": counters.swaps,
             "waiting_trajectories": trajectories, "waiting_bytes": size, "off": self.is_off,
             "version": None if self.version is None else str(self.version),
         }  # fmt: skip

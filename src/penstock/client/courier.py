@@ -239,7 +239,7 @@ class Courier:
             if isinstance(error, NotFound | ConfigError):
                 self._opened.clear()
             wait = pause.after_failure()
-        if wait:
+        if wait or self.outbox.crowded:
             self.outbox.store()
         return time.monotonic() + wait if wait else 0.0
 

@@ -27,6 +27,8 @@ class Counters:
         self.fallbacks: dict[str, int] = {}
         self.dropped: dict[str, int] = {}
         self.troubles: dict[str, int] = {}
+        self.shadow = {"agreed": 0, "differed": 0}
+        """In shadow mode: whether the application did what was proposed."""
         self.late = 0
         self.sent = 0
         self.swaps = 0

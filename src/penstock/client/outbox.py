@@ -80,6 +80,11 @@ class Outbox:
         count = len(self._ended) + len(self._ready) + self.spool.trajectories
         return count, self._put_bytes - self._taken_bytes + self._ready_bytes + self.spool.bytes
 
+    @property
+    def crowded(self) -> bool:
+        """Whether more is packed than memory should hold."""
+        return self._ready_bytes > MEMORY_BYTES // 2
+
     def pack_all(self) -> None:
         """Turn ended trajectories into numbered messages."""
         packed = 0

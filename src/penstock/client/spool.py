@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import zlib
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ MAGIC = b"PSB1"
 SOURCE = re.compile(r"[0-9a-f]{32}")
 BATCH = re.compile(r"(\d{20})-(\d{1,6})\.batch")
 MAX_BATCH = 8 << 20
+BLOCK = 4096
 Numbered = tuple[int, bytes]
 """Sequence and the trajectory's message."""
 
@@ -46,16 +48,10 @@ class Spool:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder, self.max_bytes = folder, max_bytes
         self.source = secrets.token_hex(16)
+        self.trajectories = self.bytes = 0
+        """What waits: running totals, because there may be very many batches."""
         self._locks: dict[str, int] = {}
-        self._batches: list[Batch] = []
-
-    @property
-    def trajectories(self) -> int:
-        return sum(batch.count for batch in self._batches)
-
-    @property
-    def bytes(self) -> int:
-        return sum(batch.size for batch in self._batches)
+        self._batches: deque[Batch] = deque()
 
     def put(self, trajectories: Sequence[Numbered]) -> int:
         """Write them down as one batch; return how many older ones had to go. Raise OSError where disk fails."""
@@ -63,8 +59,9 @@ class Spool:
             raise OSError(f"the spool {self.folder} cannot be locked")
         name = f"{trajectories[0][0]:020d}-{len(trajectories)}.batch"
         path = self.folder / self.source / name
-        size = _write(path, trajectories)
-        self._batches.append(Batch(path, self.source, len(trajectories), size))
+        batch = Batch(path, self.source, len(trajectories), _write(path, trajectories))
+        self._batches.append(batch)
+        self._count(batch, 1)
         return self._drop_oldest()
 
     def oldest(self) -> Batch | None:
@@ -80,17 +77,23 @@ class Spool:
             raise Damaged(f"{batch.path} cannot be read: {error}") from error
 
     def keep(self, batch: Batch, remaining: Sequence[Numbered]) -> None:
-        """Only these are still to be delivered; none means the batch is done."""
-        at = self._batches.index(batch)
-        if remaining:
-            size = _write(batch.path, remaining)  # the name says what it began as; `count` what it has
-            self._batches[at] = Batch(batch.path, batch.source, len(remaining), size)
-            return
-        del self._batches[at]
-        with contextlib.suppress(OSError):
-            batch.path.unlink()
-        if batch.source != self.source and not any(b.source == batch.source for b in self._batches):
-            self._release(batch.source)
+        """Of the oldest batch only these are still to be delivered; none means it is done."""
+        if remaining:  # the name says what it began as; `count` what it has
+            rest = Batch(batch.path, batch.source, len(remaining), _write(batch.path, remaining))
+            self._batches[0] = rest
+            self._count(rest, 1)
+        else:
+            self._batches.popleft()
+            with contextlib.suppress(OSError):
+                batch.path.unlink()
+        self._count(batch, -1)
+        following = self.oldest()
+        if batch.source != self.source and (following is None or following.source != batch.source):
+            self._release(batch.source)  # the batches of one source lie together
+
+    def _count(self, batch: Batch, sign: int) -> None:
+        self.trajectories += sign * batch.count
+        self.bytes += sign * batch.size
 
     def adopt(self) -> int:
         """Take over what dead processes left; return how many trajectories had to go to stay within bounds."""
@@ -99,9 +102,10 @@ class Spool:
                 source = entry.name
                 if SOURCE.fullmatch(source) and source not in self._locks and self._lock(source):
                     found = _batches(entry, source)
-                    if found:
-                        self._batches = found + self._batches
-                    else:
+                    self._batches.extendleft(reversed(found))
+                    for batch in found:
+                        self._count(batch, 1)
+                    if not found:
                         self._release(source)
         return self._drop_oldest()
 
@@ -109,13 +113,18 @@ class Spool:
         """Let go of every lock; what is left is for whoever comes next."""
         for source in list(self._locks):
             self._release(source)
-        self._batches = []
+        self._forget()
 
     def abandon(self) -> None:
         """After a fork: the parent still holds these locks, so the child only closes its copies."""
         for lock in self._locks.values():
             os.close(lock)
-        self._locks, self._batches = {}, []
+        self._locks = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._batches.clear()
+        self.trajectories = self.bytes = 0
 
     def _drop_oldest(self) -> int:
         dropped = 0
@@ -158,7 +167,7 @@ def _batches(folder: Path, source: str) -> list[Batch]:
     for path in sorted(folder.iterdir()):
         named = BATCH.fullmatch(path.name)
         if named:
-            found.append(Batch(path, source, int(named[2]), path.stat().st_size))
+            found.append(Batch(path, source, int(named[2]), _on_disk(path.stat().st_size)))
     return found
 
 
@@ -176,7 +185,12 @@ def _write(path: Path, trajectories: Sequence[Numbered]) -> int:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
-    return len(whole)
+    return _on_disk(len(whole))
+
+
+def _on_disk(size: int) -> int:
+    """What a file takes of the disk: whole blocks."""
+    return -(-size // BLOCK) * BLOCK
 
 
 def _read(content: bytes, path: Path) -> list[Numbered]:
