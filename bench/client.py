@@ -89,6 +89,28 @@ def _turns(
     }
 
 
+def verdicts(facts: dict[str, Any] | None) -> list[tuple[str, str, str, str]]:
+    """A row for each promise: what, promised, measured, whether it holds."""
+    if facts is None:
+        return []
+    most = {
+        "added_us": "the client adds to a step of inference only, µs",
+        "decision_p50_us": "request_for_action while training, p50, µs",
+        "decision_p99_us": "request_for_action while training, p99, µs",
+    }
+    rows = [
+        (words, f"≤ {PROMISES[name]:g}", f"{facts[name]:g}", "yes" if facts[name] <= PROMISES[name] else "NO")
+        for name, words in most.items()
+    ]
+    least, share = PROMISES["share_of_random"], facts["share_of_random"]
+    words = "LunarLander through the client, share of random actions' steps/s"
+    rows.append((words, f"≥ {least:.0%}", f"{share:.0%}", "yes" if share >= least else "NO"))
+    for peer, times in facts["times_sampler"].items():
+        held = "yes" if times >= PROMISES["times_sampler"] else "NO"
+        rows.append((f"the same, times {peer}'s local sampler", "≥ 3", f"{times:g}", held))
+    return rows
+
+
 # the loops: each returns steps made, given a moment to end
 
 
