@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,3 +192,49 @@ def test_the_lunar_example_runs_with_its_own_configuration(gateway: Gateway, nam
     assert figures["dropped"] == {}
     events = b"".join(path.read_bytes() for path in (tmp_path / "board").iterdir())
     assert b"charts/episodic_return" in events
+
+
+def test_a_client_speaks_tls_and_trusts_only_what_it_is_told(tmp_path: Path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    home = tmp_path / "home"
+    home.mkdir()
+    with Gateway(home, ("--tls-cert", str(cert), "--tls-key", str(key))) as secure:
+        configuration = {
+            "client_id": "guess", "algorithm_name": "PPO", "algorithm_parameters": PPO, "token": secure.token,
+            "train_server_address": secure.address,
+        }  # fmt: skip
+        with RL4SysAgent({**configuration, "tls": {"ca": str(cert)}}) as agent:
+            until(lambda: agent.version is not None, "the first version")
+        for trust in ({"tls": {}}, {}):  # another authority; no encryption
+            with RL4SysAgent({**configuration, **trust}) as agent:
+                until(lambda: agent.figures()["troubles"].get("unreachable"), "a counted trouble")
+                assert agent.request_for_action(None, np.zeros(4))[1].foreign
+
+
+def test_threads_take_an_agent_each(gateway: Gateway):
+    keys = {"parameters": PPO, "deadline_ms": 60_000, "flush_seconds": 0.1}
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            with Agent(gateway.address, policy="guess", observation=4, actions=2, **keys) as agent:
+                until(lambda: agent.version is not None, "the first version")
+                for _ in range(10):
+                    guess(agent, np.random.default_rng(number))
+                until(lambda: agent.figures()["sent"] == 10, "acknowledgements")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(200)
+    assert failures == []
+    assert not any(thread.is_alive() for thread in threads)
