@@ -23,7 +23,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--config", default=str(HERE / "luna_conf.json"), help="JSON or YAML")
     parser.add_argument("--episodes", type=int, default=5000)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this long")
