@@ -362,6 +362,12 @@ def test_an_action_that_is_not_added_is_forgotten(agent: RL4SysAgent):
     assert trajectory.rewards[:2] == [1.0, 2.0]
 
 
+def test_trajectories_that_are_never_ended_do_not_pile_up(agent: RL4SysAgent):
+    for _ in range(100):
+        agent.request_for_action(None, np.zeros(8))
+    assert len(agent._open) <= 1
+
+
 def test_several_trajectories_are_open_at_once(agent: RL4SysAgent):
     pairs = [step(agent, None, reward) for reward in (1.0, 2.0, 3.0)]
     pairs = [step(agent, trajectory, 10.0) for trajectory, _ in pairs]

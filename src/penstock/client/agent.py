@@ -59,7 +59,8 @@ class RL4SysAgent:
         self._shadow = self.settings.mode == "shadow"
         off = {"caller": self.settings.mode == "off", "environment": switched_off_by_environment()}
         self._chooser = Chooser(self.counters, off)
-        self._open: set[Trajectory] = set()
+        # weak: an application that forgets a trajectory without ending it has let it go
+        self._open: weakref.WeakSet[Trajectory] = weakref.WeakSet()
         self._unpaid: list[Trajectory] = []
         self._started = self._closed = False
         self._courier = self._new_courier()
@@ -311,7 +312,7 @@ class RL4SysAgent:
         """In the child: what is open belongs to the parent; a courier of our own starts with the next episode."""
         for traj in self._open:
             traj.ended = traj.handed = True
-        self._open, self._unpaid = set(), []
+        self._open, self._unpaid = weakref.WeakSet(), []
         _parents.append(self._courier)
         self._courier.outbox.spool.abandon()
         self.counters = Counters()
