@@ -40,7 +40,8 @@ class Trajectory:
     """Rows of one episode, or of a piece of one. Made by `request_for_action`."""
 
     __slots__ = (
-        "__weakref__", "actions", "capacity", "decider", "ended", "final", "final_mask", "foreign", "handed", "layout", "length",
+        "__weakref__", "actions", "capacity", "decider", "ended", "final", "final_mask", "foreign", "handed",
+        "layout", "length",
         "limit", "log_probs", "masks", "observations", "outputs", "rewards", "terminated", "version",
     )  # fmt: skip
 
