@@ -5,9 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from bench import control, kafka, learn, limit, micro, race, report, sustained, venvs
+from bench import client, control, kafka, learn, limit, micro, race, report, sustained, venvs
 
-SECTIONS = ("race", "limit", "sustained", "micro", "learn", "kafka", "control")
+SECTIONS = ("race", "limit", "sustained", "micro", "learn", "kafka", "control", "client")
 
 
 def main() -> int:
@@ -45,6 +45,10 @@ def _measure(section: str, arguments: argparse.Namespace) -> object:
         return sustained.measure(out, rounds, seconds, limit_seconds)
     if section == "micro":
         return micro.measure(out, quick)
+    if section == "client":
+        turns, seconds = (1, 2.0) if quick else (7, 6.0)
+        peers = tuple(peer for peer in arguments.peers if peer in client.SAMPLERS)
+        return client.measure(out, turns, seconds, peers)
     if section == "control":
         return control.measure(quick)
     if section == "kafka":

@@ -9,13 +9,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench import client
 from bench.processes import ROOT
 from bench.race import OURS, SB3_RATIO
 
 QUIET_LOAD = 0.5
 QUIET_SHARE = 0.1
 """Verdicts count only below these: load before the start; share of the processors used by others meanwhile."""
-SECTIONS = ("machine", "race", "limit", "sustained", "micro", "learn", "kafka", "control")
+SECTIONS = ("machine", "race", "limit", "sustained", "micro", "learn", "kafka", "control", "client")
 
 
 def machine() -> dict[str, Any]:
@@ -146,6 +147,7 @@ def verdicts(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         rows.append(("stream, 64 KiB records, MB/s", "≥ 500", f"{speed:,.0f}", _yes(speed >= 500)))
     rows += _kafka_verdicts(facts.get("kafka"))
     rows += _control_verdicts(facts.get("control"))
+    rows += client.verdicts(facts.get("client"))
     for row in facts.get("learn", []):
         name = f"{row['algorithm']} learns {row['environment']} (seed {row['seed']})"
         rows.append((name, f"≥ {row['target']:g}", str(row["mean_return"]), _yes(row["reached"])))

@@ -64,3 +64,12 @@ def test_the_small_measurements_give_plausible_numbers(tmp_path):
 
 def test_the_limit_is_measured_on_all_cores():
     assert limit.measure("CartPole-v1", 0.2)["steps_per_second"] > 1000
+
+
+def test_the_clients_promises_are_compared_with_what_was_measured():
+    measured = {
+        "added_us": 6.0, "decision_p50_us": 26.0, "decision_p99_us": 150.0, "share_of_random": 0.59,
+        "times_sampler": {"rllib": 4.4, "torchrl": 2.9},
+    }  # fmt: skip
+    rows = report.verdicts({"client": measured})
+    assert [row[3] for row in rows] == ["yes", "NO", "yes", "NO", "yes", "NO"]

@@ -1,0 +1,335 @@
+"""The face that RL4Sys documents: request, add, mark the end; everything else happens beside the application.
+
+Use one agent in one thread. Several trajectories may be open in it at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from penstock.client import layout as layouts
+from penstock.client.choosing import Chooser
+from penstock.client.courier import Courier, switched_off_by_environment
+from penstock.client.deciding import Heuristic
+from penstock.client.fallback import Fallback
+from penstock.client.figures import KEPT, Counters
+from penstock.client.remote import RemoteDecider
+from penstock.client.settings import Settings, load, settings
+from penstock.client.trajectory import Action, Trajectory
+from penstock.errors import ConfigError, Conflict, Unavailable
+from penstock.model.version import Version
+
+ANSWER_SECONDS = 2.0
+"""How long a new agent waits to hear that its configuration is refused."""
+
+CLOSE_SECONDS = 5.0
+_TIMES = KEPT - 1
+_agents: weakref.WeakSet[RL4SysAgent] = weakref.WeakSet()
+
+
+class RL4SysAgent:
+    """Acts for one policy. Only mistakes of the caller raise; the network never does.
+
+    `conf_path` is a JSON or YAML file (docs/client.md) or its content. `heuristic(observation, mask)` decides while
+    no policy can. `seed` makes the noise of decisions repeatable.
+    """
+
+    def __init__(
+        self,
+        conf_path: str | os.PathLike[str] | Mapping[str, Any],
+        debug: bool = False,
+        *,
+        heuristic: Heuristic | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if debug:
+            logging.getLogger("penstock.client").setLevel(logging.DEBUG)
+        self.settings: Settings = settings(conf_path) if isinstance(conf_path, Mapping) else load(conf_path)
+        self.counters = Counters()
+        self._heuristic, self._seed = heuristic, seed
+        self._limit, self._deadline = self.settings.max_traj_length, self.settings.deadline
+        self._shadow = self.settings.mode == "shadow"
+        off = {"caller": self.settings.mode == "off", "environment": switched_off_by_environment()}
+        self._chooser = Chooser(self.counters, off)
+        # weak: an application that forgets a trajectory without ending it has let it go
+        self._open: weakref.WeakSet[Trajectory] = weakref.WeakSet()
+        self._unpaid: list[Trajectory] = []
+        self._started = self._closed = False
+        self._courier = self._new_courier()
+        self._begin_work()
+        _agents.add(self)
+        atexit.register(self.close)
+
+    # what the application calls for every decision
+
+    def request_for_action(
+        self, traj: Trajectory | None, obs: Any, mask: Any = None
+    ) -> tuple[Trajectory, Action]:
+        """Decide; `traj` is None (or one that ended) at the beginning of an episode."""
+        started = perf_counter()
+        if traj is None or traj.ended:
+            traj = self._begin(traj)
+        row = traj.length
+        if row and traj.rewards[row - 1] is None:
+            raise Conflict(
+                f"step {row - 1} of this trajectory has no reward; call action.update_reward before the next request"
+            )
+        if row == traj.capacity:
+            traj = self._make_room(traj, obs, mask)
+            row = traj.length
+        if type(obs) is not np.ndarray or obs.shape != self._shape:
+            obs = self._layout.flat(obs)
+        numbers = traj.observations[row]
+        try:
+            numbers[...] = obs
+        except (TypeError, ValueError):  # an array of texts or objects
+            numbers[...] = self._layout.flat(obs)
+        if np.isfinite(numbers, self._finite).tobytes() != self._all_finite:
+            self._check_finite(numbers)
+        if traj.masks is not None:
+            traj.masks[row] = True if mask is None else self._layout.mask(mask)
+        elif mask is not None:
+            self._layout.mask(mask)
+        traj.rewards[row] = None
+        traj.foreign[row] = 0
+        chooser = self._chooser
+        decider = chooser.decider  # read once: the swap is one assignment
+        try:
+            act = decider.decide(traj, row)
+        except Exception as error:  # nothing a policy or a network does may reach the application
+            act = chooser.decide_otherwise(traj, row, decider, error)
+        action = Action(act, traj, row, not self._shadow)
+        counters, elapsed = self.counters, perf_counter() - started
+        counters.times[counters.decisions & _TIMES] = elapsed
+        counters.decisions += 1
+        if elapsed > self._deadline:
+            chooser.was_late(decider)
+        elif chooser.late_in_a_row:
+            chooser.late_in_a_row = 0
+        return traj, action
+
+    def add_to_trajectory(self, traj: Trajectory, action: Action) -> None:
+        """Keep this step; one that is not added is forgotten at the next request."""
+        if action._trajectory is not traj:
+            raise Conflict("this action belongs to another trajectory")
+        if traj.ended:
+            raise Conflict("this trajectory has ended; request_for_action begins the next one")
+        if action._row != traj.length:
+            raise Conflict("this action was added before, or a newer one was asked for since")
+        if not action.told:
+            raise Conflict("in shadow mode say what was done first: action.did(…)")
+        if self._shadow:
+            same = np.array_equal(action.act, traj.actions[action._row])
+            self.counters.shadow["agreed" if same else "differed"] += 1
+        traj.length += 1
+
+    def mark_end_of_trajectory(
+        self, traj: Trajectory, action: Action | None = None, truncated: bool = False, final_obs: Any = None
+    ) -> None:
+        """The episode is over. `truncated`: it was cut off, and `final_obs` is what would have come next.
+
+        Without `final_obs` the last step serves as that and is not learned from itself.
+        """
+        if traj.ended:
+            raise Conflict("this trajectory has ended already")
+        if action is not None and action._trajectory is traj and action._row == traj.length:
+            self.add_to_trajectory(traj, action)
+        final = None
+        if truncated and final_obs is not None:
+            final = self._layout.flat(final_obs).copy()
+            self._check_finite(final)
+        traj.terminated, traj.final = not truncated, final
+        self._end(traj)
+
+    # steering
+
+    def off(self) -> None:
+        """The kill switch: from the next decision on the policy has no say."""
+        self._chooser.switch("caller", True)
+
+    def on(self) -> None:
+        """Give the policy its say again, unless a file or the environment keeps it off."""
+        self._chooser.switch("caller", False)
+
+    @property
+    def is_off(self) -> bool:
+        return self._chooser.is_off
+
+    @property
+    def version(self) -> Version | None:
+        """Of the newest policy that is here, or None."""
+        return self._chooser.version
+
+    def figures(self) -> dict[str, Any]:
+        """How this client is doing: decisions, their times, fallbacks, what waits and what was dropped."""
+        counters = self.counters
+        p50, p99 = counters.percentiles_us()
+        trajectories, size = self._courier.outbox.waiting()
+        return {
+            "decisions": counters.decisions, "decision_p50_us": p50, "decision_p99_us": p99, "late": counters.late,
+            "fallbacks": dict(counters.fallbacks), "dropped": dict(counters.dropped),
+            "troubles": dict(counters.troubles), "shadow": dict(counters.shadow),
+            "sent": counters.sent, "swaps": counters.swaps,
+            "waiting_trajectories": trajectories, "waiting_bytes": size, "off": self.is_off,
+            "version": None if self.version is None else str(self.version),
+        }  # fmt: skip
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Send what has ended, or leave it in the spool; open trajectories are dropped. Returns in time."""
+        if self._closed:
+            return
+        self._settle()
+        self._closed = True
+        atexit.unregister(self.close)
+        self.counters.drop("not_ended", sum(1 for trajectory in self._open if trajectory.length))
+        self.counters.drop("no_reward", len(self._unpaid))
+        for trajectory in self._open:
+            trajectory.ended = trajectory.handed = True
+        self._open.clear()
+        if self._started:
+            self._courier.close(seconds)
+
+    def __enter__(self) -> RL4SysAgent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # beside the hot path
+
+    def _new_courier(self) -> Courier:
+        chooser = self._chooser
+        return Courier(
+            self.settings, self.counters, chooser.swap, lambda off: chooser.switch("file", off), self._seed
+        )
+
+    def _begin_work(self) -> None:
+        """Start the courier; hear whether the gateway refuses; know the shapes."""
+        remote = self.settings.inference == "remote"
+        known = None if self.settings.shape is None else layouts.of_shape(self.settings.shape, remote)
+        self._courier.start(known)
+        self._started = True
+        try:
+            answered = self._courier.wait_for_answer(ANSWER_SECONDS)
+        except ConfigError:
+            self._courier.close(0.5)
+            raise
+        layout = known or self._courier.layout
+        if layout is None:
+            self._courier.close(0.5)
+            raise Unavailable(
+                f"the gateway at {self.settings.address} does not answer, and the configuration does not say what "
+                "the policy sees and does; give input_size and act_dim"
+            )
+        if not answered:
+            self.counters.trouble(
+                "unreachable",
+                f"the gateway at {self.settings.address} does not answer yet; acting with fallbacks",
+            )
+        self._use_layout(layout)
+
+    def _use_layout(self, layout: layouts.Layout) -> None:
+        self._layout, self._shape = layout, layout.observation
+        self._finite = np.ones(layout.observation, np.bool_)
+        self._all_finite = self._finite.tobytes()
+        fallback = Fallback(layout, self._heuristic, self.settings.safe_action, self.counters)
+        asks = (
+            RemoteDecider(self._courier.link, self.settings.policy, self._deadline) if layout.remote else None
+        )
+        self._chooser.begin(fallback, asks)
+
+    def _begin(self, old: Trajectory | None) -> Trajectory:
+        if self._closed:
+            raise Conflict("this agent is closed")
+        if not self._started:
+            self._courier.start(self._layout)
+            self._started = True
+        self._settle()
+        late = [trajectory for trajectory in self._unpaid if old is None or trajectory is old]
+        if late:
+            self._unpaid = [trajectory for trajectory in self._unpaid if trajectory not in late]
+            self.counters.drop("no_reward", len(late))
+            raise Conflict(
+                "the last step of an ended trajectory has no reward, so it was dropped; call action.update_reward "
+                "before the next request"
+            )
+        try:
+            arrays = self._courier.outbox.pool.pop()
+        except IndexError:
+            arrays = None
+        trajectory = Trajectory(self._layout, self._limit, arrays)
+        self._open.add(trajectory)
+        return trajectory
+
+    def _make_room(self, traj: Trajectory, obs: Any, mask: Any) -> Trajectory:
+        """More rows, or beyond `max_traj_length` a new trajectory: what is seen now ends the old one."""
+        if traj.capacity < traj.limit:
+            traj.grow()
+            return traj
+        traj.final = self._layout.flat(obs).copy()
+        self._check_finite(traj.final)
+        traj.final_mask = None if mask is None else self._layout.mask(mask)
+        self._end(traj)
+        return self._begin(traj)
+
+    def _end(self, traj: Trajectory) -> None:
+        traj.ended = True
+        self._open.discard(traj)
+        if not traj.length:
+            traj.handed = True
+        elif traj.rewards[traj.length - 1] is None:
+            self._unpaid.append(traj)
+        else:
+            self._hand_over(traj)
+
+    def _settle(self) -> None:
+        """Hand over ended trajectories whose last reward has come since."""
+        paid = [traj for traj in self._unpaid if traj.rewards[traj.length - 1] is not None]
+        self._unpaid = [traj for traj in self._unpaid if traj not in paid]
+        for traj in paid:
+            self._hand_over(traj)
+
+    def _hand_over(self, traj: Trajectory) -> None:
+        traj.handed = True
+        self._courier.put(traj)
+
+    def _check_finite(self, numbers: Any) -> None:
+        if not np.isfinite(numbers).all():
+            at = int(np.argmin(np.isfinite(numbers)))
+            raise ConfigError(
+                f"entry {at} of an observation is not a finite number; replace what is missing first"
+            )
+
+    def _after_fork(self) -> None:
+        """In the child: what is open belongs to the parent; a courier of our own starts with the next episode."""
+        for traj in self._open:
+            traj.ended = traj.handed = True
+        self._open, self._unpaid = weakref.WeakSet(), []
+        _parents.append(self._courier)
+        self._courier.outbox.spool.abandon()
+        self.counters = Counters()
+        self._seed = None
+        self._chooser.forked(self.counters)
+        self._courier = self._new_courier()
+        self._started = False
+        self._use_layout(self._layout)
+
+
+_parents: list[Courier] = []
+"""Couriers of the parent process: never used again, never taken apart here, because their threads are not here."""
+
+
+def _after_fork_in_child() -> None:
+    for agent in list(_agents):
+        agent._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

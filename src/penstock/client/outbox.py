@@ -1,0 +1,212 @@
+"""The way out: ended trajectories, in order, from memory or spool to the gateway.
+
+Memory first: in ordinary times nothing touches the disk. While the gateway is away, is full, or the process ends,
+what waits goes to the spool. Order holds per source, also through the spool.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock import proto
+from penstock.client.figures import Counters, Reporter
+from penstock.client.packing import Unfit, pack
+from penstock.client.settings import Settings
+from penstock.client.spool import Numbered, Spool
+from penstock.client.trajectory import Arrays, Trajectory
+from penstock.errors import Damaged
+
+MEMORY_BYTES = 64 << 20
+"""Of ended trajectories that the sender has not packed yet, and of packed ones; more drops the oldest."""
+
+BATCH_BYTES = 1 << 20
+BATCH_COUNT = 64
+"""Of one call. Small, because the interpreter is held while a call is made, and the application may be deciding."""
+
+PACKED_AT_ONCE = 8
+"""Then the interpreter is handed back, after about a millisecond. Handing it back more often is worse: every time it
+changes hands the application may wait for the system's scheduler, and with each trajectory that is 1 % of decisions."""
+
+POOL = 16
+SEND_SECONDS = 10.0
+TAKEN = {proto.SendReply.STORED, proto.SendReply.DUPLICATE}
+
+
+class Outbox:
+    """`put` is the application's; everything else belongs to the sender's thread."""
+
+    def __init__(self, settings: Settings, counters: Counters) -> None:
+        self._settings, self._counters = settings, counters
+        self.spool = Spool(settings.spool_folder, settings.spool_bytes)
+        self.max_bytes = BATCH_BYTES
+        self._ended: deque[Trajectory] = deque()
+        self._put_bytes = self._taken_bytes = 0
+        self._ready: deque[Numbered] = deque()
+        self._ready_bytes = 0
+        self._sequence = 0
+        self._oldest_since = 0.0
+        self.pool: deque[Arrays] = deque(maxlen=POOL)
+
+    # the application's thread
+
+    def put(self, trajectory: Trajectory) -> bool:
+        """Take an ended trajectory; return whether there is enough to send."""
+        self._put_bytes += trajectory.nbytes
+        if not self._ended:
+            self._oldest_since = time.monotonic()
+        self._ended.append(trajectory)
+        if self._put_bytes - self._taken_bytes > MEMORY_BYTES:
+            try:
+                dropped = self._ended.popleft()
+            except IndexError:  # the sender was faster
+                return True
+            self._put_bytes -= dropped.nbytes
+            self._counters.drop("memory_full")
+        return len(self._ended) >= self._settings.send_frequency
+
+    # the sender's thread
+
+    def due(self) -> bool:
+        """Whether something should be packed or sent now."""
+        if self._ready or len(self._ended) >= self._settings.send_frequency or self.spool.oldest():
+            return True
+        return bool(self._ended) and time.monotonic() - self._oldest_since >= self._settings.flush_seconds
+
+    def waiting(self) -> tuple[int, int]:
+        """Trajectories and bytes that are not delivered."""
+        count = len(self._ended) + len(self._ready) + self.spool.trajectories
+        return count, self._put_bytes - self._taken_bytes + self._ready_bytes + self.spool.bytes
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more is packed than memory should hold."""
+        return self._ready_bytes > MEMORY_BYTES // 2
+
+    def pack_all(self) -> None:
+        """Turn ended trajectories into numbered messages."""
+        packed = 0
+        while self._ended:
+            try:
+                trajectory = self._ended.popleft()
+            except IndexError:
+                return
+            self._taken_bytes += trajectory.nbytes
+            try:
+                for message in pack(trajectory, self.max_bytes):
+                    self._sequence += 1
+                    message.sequence = self._sequence
+                    content = message.SerializeToString()
+                    self._ready.append((self._sequence, content))
+                    self._ready_bytes += len(content)
+            except Unfit as reason:
+                self._counters.drop(str(reason))
+            self.pool.append(trajectory.release())
+            packed += 1
+            if packed % PACKED_AT_ONCE == 0:
+                time.sleep(0)
+
+    def store(self) -> None:
+        """Move what is packed to the spool."""
+        while self._ready:
+            batch = self._next_batch()
+            self._forget(len(batch))
+            try:
+                self._counters.drop("spool_full", self.spool.put(batch))
+            except OSError as error:
+                self._counters.drop("disk", len(batch))
+                self._counters.trouble("disk", f"the spool {self.spool.folder} cannot be written: {error}")
+
+    def adopt(self) -> None:
+        try:
+            self._counters.drop("spool_full", self.spool.adopt())
+        except OSError as error:
+            self._counters.trouble("disk", f"the spool {self.spool.folder} cannot be read: {error}")
+
+    def send(self, call: Callable[[bytes, float], Any], reporter: Reporter, until: float) -> float:
+        """Deliver all that waits, oldest first; return the seconds to wait where the gateway is full, else 0.
+
+        Raises what `call` raises; then nothing is lost and the next call goes on.
+        """
+        while time.monotonic() < until:
+            stored = self.spool.oldest()
+            if stored is not None:
+                try:
+                    batch = self.spool.read(stored)
+                except Damaged as error:
+                    self._counters.drop("damaged", stored.count)
+                    self._counters.trouble("spool", str(error))
+                    batch = []
+                remaining, pause = (
+                    self._deliver(call, reporter, stored.source, batch, until) if batch else ([], 0.0)
+                )
+                self.spool.keep(stored, remaining)
+            elif self._ready:
+                batch = self._next_batch()
+                remaining, pause = self._deliver(call, reporter, self.spool.source, batch, until)
+                self._forget(len(batch))
+                self._ready.extendleft(reversed(remaining))
+                self._ready_bytes += sum(len(content) for _, content in remaining)
+            else:
+                return 0.0
+            if pause:
+                return pause
+        return 0.0
+
+    def _deliver(
+        self,
+        call: Callable[[bytes, float], Any],
+        reporter: Reporter,
+        source: str,
+        batch: Sequence[Numbered],
+        until: float,
+    ) -> tuple[list[Numbered], float]:
+        """One call; what remains, and how long to wait before the next."""
+        head = proto.SendRequest(
+            policy=self._settings.policy, source=source, figures=reporter.report(self.waiting())
+        )
+        request = head.SerializeToString() + b"".join(_as_field(content) for _, content in batch)
+        reply = call(request, max(0.1, min(SEND_SECONDS, until - time.monotonic())))
+        outcomes = {receipt.sequence: receipt for receipt in reply.receipts}
+        remaining = []
+        for sequence, content in batch:
+            receipt = outcomes.get(sequence)
+            if receipt is not None and receipt.outcome in TAKEN:
+                self._counters.sent += 1
+            elif receipt is not None and receipt.outcome == proto.SendReply.REFUSED:
+                self._counters.drop("refused")
+                self._counters.trouble("refused", f"the gateway refused a trajectory: {receipt.reason[:300]}")
+            else:
+                remaining.append((sequence, content))
+        pause = min(max(reply.retry_seconds, 0.2), 30.0) if remaining else 0.0
+        return remaining, pause
+
+    def _next_batch(self) -> list[Numbered]:
+        batch: list[Numbered] = []
+        size = 0
+        for numbered in self._ready:
+            size += len(numbered[1]) + 16
+            if batch and (size > self.max_bytes or len(batch) == BATCH_COUNT):
+                break
+            batch.append(numbered)
+        return batch
+
+    def _forget(self, count: int) -> None:
+        for _ in range(count):
+            self._ready_bytes -= len(self._ready.popleft()[1])
+
+
+def _as_field(content: bytes) -> bytes:
+    """A message that is bytes already, as one of `SendRequest.trajectories`: taking it apart again would be slow."""
+    size, length = bytearray(), len(content)
+    while length > 0x7F:
+        size.append(length & 0x7F | 0x80)
+        length >>= 7
+    size.append(length)
+    return _TRAJECTORIES + bytes(size) + content
+
+
+_TRAJECTORIES = bytes([proto.SendRequest.DESCRIPTOR.fields_by_name["trajectories"].number << 3 | 2])
+"""The field's number and "bytes of a length that follows" (protobuf's wire format)."""
