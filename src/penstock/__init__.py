@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.api import Run, TrainedPolicy, load, runs, train
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = ["Run", "TrainedPolicy", "__version__", "load", "runs", "train"]
 
 

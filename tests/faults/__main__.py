@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.brokers import shared_broker
+from tests.faults.applications import Undisturbed, judge_times, killed_beside
 from tests.faults.campaign import CAMPAIGNS, Outcome
 from tests.faults.commands import Siege, besieged
+from tests.faults.crowd import Crowd, crowded
 from tests.faults.outages import Outage, broker_killed, link_cut, one_of_three
 from tests.faults.poison import poisoned
 
@@ -30,7 +32,7 @@ def main() -> int:
             continue
         seeds = range(1, (options.seeds if name in CAMPAIGNS else options.outage_seeds) + 1)
         strikes = options.kills if name in CAMPAIGNS else options.outages
-        strikes = options.server_kills if name == "server" else strikes
+        strikes = {"server": options.server_kills, "gateway": options.gateway_kills}.get(name, strikes)
         for seed in seeds:
             with tempfile.TemporaryDirectory(prefix="penstock-faults-", ignore_cleanup_errors=True) as home:
                 try:
@@ -53,6 +55,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--outages", type=int, default=10, help="outages in each of them")
     parser.add_argument("--server-kills", type=int, default=100, help="kills of the server among commands")
     parser.add_argument(
+        "--gateway-kills", type=int, default=20, help="kills of the gateway beside an application"
+    )
+    parser.add_argument(
         "--only", choices=sorted(ALL), action="append", help="these campaigns, without a report"
     )
     return parser.parse_args()
@@ -71,15 +76,29 @@ def _server(home: Path, seed: int, kills: int) -> Siege:
     return besieged(home, seed, kills, commands=20 * kills)
 
 
-ALL: dict[str, Callable[[Path, int, int], Outcome | Outage | Siege]] = {
+def _gateway(home: Path, seed: int, kills: int) -> Undisturbed:
+    outcome = killed_beside(home, seed, kills)
+    judge_times(outcome)
+    return outcome
+
+
+def _crowd(home: Path, seed: int, _: int) -> Crowd:
+    """A thousand connections, eight policies, five minutes."""
+    return crowded(home, seed, connections=1_000, seconds=300)
+
+
+Campaign = Outcome | Outage | Siege | Undisturbed | Crowd
+ALL: dict[str, Callable[[Path, int, int], Campaign]] = {
     **CAMPAIGNS,
     **OUTAGES,
     "poison": _poison,
     "server": _server,
+    "gateway": _gateway,
+    "crowd": _crowd,
 }
 
 
-def report(outcomes: Iterable[Outcome | Outage | Siege], broken: list[str]) -> str:
+def report(outcomes: Iterable[Campaign], broken: list[str]) -> str:
     found = list(outcomes)
     sieges = [outcome for outcome in found if isinstance(outcome, Siege)]
     kills = [outcome for outcome in found if isinstance(outcome, Outcome)]
@@ -124,17 +143,51 @@ def report(outcomes: Iterable[Outcome | Outage | Siege], broken: list[str]) -> s
         "|---|---|---|---|---|---|---|---|",
         *[row(outcome) for outcome in sieges],
         "",
+        "## The gateway killed beside an application",
+        "",
+        "An application decides through our client, about a thousand times a second, while its policy is trained and",
+        "the gateway is killed with `kill -9` and started again. Beside it a bare loop calls a policy of the same",
+        "size: what the machine allows. Versions must not go back; what was acknowledged must be stored once.",
+        "",
+        "| campaign | kills | decisions | p99.9 (bare) | slowest (bare) | acknowledged = stored | updates | seconds |",
+        "|---|---|---|---|---|---|---|---|",
+        *[row(outcome) for outcome in found if isinstance(outcome, Undisturbed)],
+        "",
+        "## A crowd",
+        "",
+        "A thousand connections share eight policies for five minutes; one message in twenty is sent twice. No call",
+        "may fail, the gateway's memory must stay, and every acknowledged trajectory must be accounted for once.",
+        "",
+        "| campaign | connections | calls | acknowledged | packed | stale | updates | p99 of Send | memory | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *[row(outcome) for outcome in found if isinstance(outcome, Crowd)],
+        "",
         *[f"- **broken**: {line}" for line in broken],
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def row(outcome: Outcome | Outage | Siege) -> str:
+def row(outcome: Campaign) -> str:
     facts = outcome.facts
     if isinstance(outcome, Siege):
         return (
             f"| {outcome.name} | {outcome.kills} | {outcome.asked} | {outcome.accepted} | {outcome.sent} "
             f"| {outcome.written} | {facts['written twice']} | {outcome.seconds:.0f} |"
+        )
+    if isinstance(outcome, Undisturbed):
+        return (
+            f"| {outcome.name} | {outcome.kills} | {outcome.decisions:,} "
+            f"| {outcome.p999 * 1e3:.2f} ms ({outcome.bare_p999 * 1e3:.2f} ms) "
+            f"| {outcome.slowest * 1e3:.1f} ms ({outcome.bare_slowest * 1e3:.1f} ms) | {facts['stored']} "
+            f"| {facts['updates']} | {outcome.seconds:.0f} |"
+        )
+    if isinstance(outcome, Crowd):
+        calls = sum(outcome.calls[method] for method in ("Open", "Send", "Fetch"))
+        memory = f"{outcome.memory[len(outcome.memory) // 3]:.0f} → {outcome.memory[-1]:.0f} MB"
+        return (
+            f"| {outcome.name} | {outcome.connections} | {calls:,} | {facts['acknowledged']:,} | {facts['packed']:,} "
+            f"| {facts['stale']:,} | {facts['updates']} | {outcome.slowest['Send']:.2f} s | {memory} "
+            f"| {outcome.seconds:.0f} |"
         )
     if isinstance(outcome, Outage):
         times = sorted(outcome.recoveries)

@@ -13,13 +13,8 @@ import pytest
 
 from penstock import proto
 from penstock.control.permissions import NEEDED, Role
-from penstock.loop.gateway.packing import accounted
-from penstock.loop.gateway.queue import decode_facts
-from penstock.model import topics
-from penstock.model.rollout import Rollout, decode_experience
 from penstock.server.grpc_auth import OPERATIONS
-from penstock.stream.embedded import EmbeddedStream
-from penstock.stream.records import RecordReader
+from tests.faults.accounts import check_accounts, told
 from tests.gateways import Calls, Gateway
 from tests.integration.harness import penstock
 from tests.tiny_client import BANDIT, TinyClient, returns_of
@@ -363,8 +358,9 @@ def test_kill_nine_loses_nothing_acknowledged_and_versions_never_go_back(tmp_pat
                 time.sleep(0.2)
             client.fetch()  # asserts that versions only grow
         train(client, 2)
-        received = wait_until_told(gateway.home, run, len(acknowledged))
-        check_accounts(gateway.home, run, client.source, acknowledged, received)
+        places = {(client.source, sequence) for sequence in acknowledged}
+        figures = told(gateway.home, run, len(places))
+        check_accounts(gateway.home, run, places, figures["gateway/received"])
 
 
 def deliver(client: TinyClient, unsent: list[Any], acknowledged: set[int]) -> bool:
@@ -381,48 +377,3 @@ def deliver(client: TinyClient, unsent: list[Any], acknowledged: set[int]) -> bo
     acknowledged |= taken
     unsent[:] = [message for message in unsent if message.sequence not in taken]
     return True
-
-
-def wait_until_told(home: Path, run: str, count: int) -> int:
-    """The gateway's own sum, once it speaks of all that was acknowledged."""
-    reader_until, told = time.monotonic() + 30.0, 0
-    while time.monotonic() < reader_until:
-        stream = EmbeddedStream(home / "stream")
-        for record in stream.backwards(topics.METRICS_ACTORS, run):
-            from penstock.model.codec import decode, open_frame
-
-            report = decode(open_frame(record.value), dict[str, Any])
-            if "gateway" in report:
-                told = int(report["gateway"]["gateway/received"])
-                break
-        stream.close()
-        if told >= count:
-            break
-        time.sleep(0.2)
-    return told
-
-
-def check_accounts(home: Path, run: str, source: str, acknowledged: set[int], received: int) -> None:
-    stream = EmbeddedStream(home / "stream")
-    try:
-        stored = Counter[int]()
-        for batch in RecordReader(stream, topics.trajectories(run), decode_facts).drain():
-            stored.update(facts.sequence for _, facts in batch if facts.source == source)
-        assert set(stored.values()) == {1}, "a trajectory was stored twice"
-        assert acknowledged <= stored.keys(), "an acknowledged trajectory is lost"
-        rollouts = list[Rollout]()
-        for experience in RecordReader(stream, topics.experiences(run), decode_experience).drain():
-            rollouts += [item for _, item in experience if isinstance(item, Rollout)]
-    finally:
-        stream.close()
-    rounds = [rollout.facts.round for rollout in rollouts]
-    assert rounds == sorted(set(rounds))
-    packed = rollouts[-1].facts.packed
-    assert packed is not None
-    assert accounted(packed.counts) == packed.position[0], (
-        "counts speak of exactly what lies before the position"
-    )
-    assert sum(rollout.facts.steps for rollout in rollouts) == packed.counts["rows"]
-    episodes = [episode.index for rollout in rollouts for episode in rollout.facts.episodes]
-    assert episodes == list(range(len(episodes))), "an episode was packed twice, or lost"
-    assert received >= len(acknowledged)
