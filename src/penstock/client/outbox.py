@@ -27,8 +27,8 @@ BATCH_COUNT = 64
 """Of one call. Small, because the interpreter is held while a call is made, and the application may be deciding."""
 
 PACKED_AT_ONCE = 8
-"""Then the interpreter is handed back, after about a millisecond. Handing it back more often is worse: every time it
-changes hands the application may wait for the system's scheduler, and with each trajectory that is 1 % of decisions."""
+"""Then the interpreter is handed back, after about a millisecond. Not after each one: whenever it changes hands the
+application may have to wait for the system's scheduler."""
 
 POOL = 16
 SEND_SECONDS = 10.0
