@@ -1,0 +1,11 @@
+# What the library stands on; the build and whoever links the installed library look for the same.
+macro(penstock_find_dependencies)
+  set(THREADS_PREFER_PTHREAD_FLAG ON)
+  find_package(Threads REQUIRED)
+  find_package(Protobuf REQUIRED)
+  find_package(gRPC CONFIG REQUIRED)
+  find_package(Eigen3 3.3 CONFIG REQUIRED)
+  find_package(nlohmann_json 3.9 REQUIRED)
+  find_package(ZLIB REQUIRED)
+  find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+endmacro()

@@ -1,0 +1,339 @@
+#include "penstock/agent.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "courier.hpp"
+#include "fallback.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr double kAnswerSeconds = 2.0;  // how long a new agent waits to hear that its configuration is refused
+constexpr int kLateInARow = 8;
+constexpr auto kRest = std::chrono::seconds(1);
+enum Off : unsigned { by_caller = 1, by_environment = 2, by_file = 4 };
+
+bool switched_off_by_environment() {
+  const char* value = std::getenv("PENSTOCK_CLIENT_OFF");
+  const std::string text = value == nullptr ? "" : value;
+  return !text.empty() && text != "0" && text != "false";
+}
+
+}  // namespace
+
+struct RL4SysAgent::Parts {
+  Parts(Configuration configured, Options options)
+      : configuration(std::move(configured)),
+        shadow(configuration.mode == Mode::shadow),
+        counters(std::make_shared<Counters>(options.debug)),
+        gateway(options.gateway ? options.gateway : connect_gateway(configuration)),
+        courier(configuration, gateway, *counters, swap, [this](bool off) { turn(by_file, off); }) {
+    if (options.seed) desk.random = Random(*options.seed);
+    turn(by_caller, configuration.mode == Mode::off);
+    turn(by_environment, switched_off_by_environment());
+    courier.start();
+    const bool answered = courier.wait_for_answer(kAnswerSeconds);
+    layout = courier.layout();
+    if (!layout)
+      throw Unavailable("the gateway at " + configuration.address +
+                        " does not answer, and the configuration does not say what the policy sees and does; give "
+                        "input_size and act_dim");
+    if (!answered)
+      counters->trouble("unreachable",
+                        "the gateway at " + configuration.address + " does not answer yet; acting with fallbacks");
+    fallback = std::make_unique<Fallback>(layout, std::move(options.heuristic), configuration.safe_action, *counters);
+  }
+
+  const Configuration configuration;
+  const bool shadow;
+  const std::shared_ptr<Counters> counters;
+  const std::shared_ptr<Gateway> gateway;
+  std::atomic<unsigned> off{0};
+  Swap swap;
+  std::shared_ptr<const Layout> layout;
+  std::unique_ptr<Fallback> fallback;
+  Desk desk;
+  std::shared_ptr<const Deciders> deciders;
+  std::uint64_t picked_up = 0;
+  std::vector<TrajectoryPtr> unpaid;  // ended, but the last reward has not come
+  int late_in_a_row = 0;
+  Clock::time_point resting_until{};
+  bool closed = false;
+  Courier courier;  // last, so that its threads end before what they use
+
+  void turn(Off who, bool to_off) {
+    if (to_off)
+      off.fetch_or(who);
+    else
+      off.fetch_and(~static_cast<unsigned>(who));
+  }
+
+  TrajectoryPtr begin(const Trajectory* old);
+  TrajectoryPtr make_room(const TrajectoryPtr& trajectory, View<float> observation, View<std::uint8_t> mask);
+  void end(const TrajectoryPtr& trajectory);
+  void settle();
+  void hand_over(Trajectory& trajectory);
+
+  int decide(Trajectory& trajectory, std::size_t row);
+  bool by(const Decider* decider, Rows& rows, std::size_t row);
+  bool by_gateway(Rows& rows, std::size_t row);
+  int by_fallback(Rows& rows, std::size_t row, Trajectory& trajectory);
+  bool by_previous(Rows& rows, std::size_t row);
+  int done(Trajectory& trajectory, std::size_t row) const;
+  void was_late();
+};
+
+// --- who decides ---
+
+int RL4SysAgent::Parts::decide(Trajectory& trajectory, std::size_t row) {
+  Rows& rows = *trajectory.rows_;
+  if (off.load(std::memory_order_relaxed) != 0) return by_fallback(rows, row, trajectory);
+  if (swap.generation() != picked_up) {
+    picked_up = swap.generation();
+    deciders = swap.pick_up();
+    deciders->newest->prepare(desk);
+  }
+  const bool resting = resting_until != Clock::time_point{} && Clock::now() < resting_until;
+  if (!resting) {
+    if (configuration.remote ? by_gateway(rows, row) : deciders && by(deciders->newest.get(), rows, row))
+      return done(trajectory, row);
+  }
+  if (deciders && by_previous(rows, row)) {
+    counters->fell_back(FellBack::previous);
+    return done(trajectory, row);
+  }
+  return by_fallback(rows, row, trajectory);
+}
+
+bool RL4SysAgent::Parts::by(const Decider* decider, Rows& rows, std::size_t row) {
+  const Chosen action{layout->discrete ? &rows.choices[row] : nullptr, rows.box_of(row)};
+  if (!decider->decide(rows.observation(row), rows.mask(row), desk, action, rows.log_probs[row])) {
+    counters->trouble("policy", "version " + decider->version().text() + " gave numbers that are not finite");
+    return false;
+  }
+  rows.decided_by(decider->version());
+  return true;
+}
+
+bool RL4SysAgent::Parts::by_previous(Rows& rows, std::size_t row) {
+  if (!deciders->before) return false;
+  deciders->before->prepare(desk);
+  const bool decided = by(deciders->before.get(), rows, row);
+  deciders->newest->prepare(desk);
+  return decided;
+}
+
+bool RL4SysAgent::Parts::by_gateway(Rows& rows, std::size_t row) {
+  v1::ActRequest request;
+  request.set_policy(configuration.policy);
+  (*request.mutable_observations())["observations"].assign(reinterpret_cast<const char*>(rows.observation(row)),
+                                                           layout->size * sizeof(float));
+  if (layout->masked) request.set_mask(rows.mask(row), layout->choices);
+  v1::ActReply reply;
+  const Answer answer = gateway->act(request, reply, configuration.deadline_seconds);
+  void* to = layout->discrete ? static_cast<void*>(&rows.choices[row]) : rows.box_of(row);
+  const std::size_t size = 4 * (layout->discrete ? 1 : layout->choices);
+  bool sound = answer.kind == Answer::ok && reply.action().size() == size && std::isfinite(reply.log_prob());
+  if (sound) {
+    std::memcpy(to, reply.action().data(), size);
+    if (layout->discrete)
+      sound = rows.choices[row] >= 0 && static_cast<std::size_t>(rows.choices[row]) < layout->choices;
+  }
+  if (!sound) {
+    counters->trouble("remote", answer.kind == Answer::ok ? "the gateway answered with no action of this policy" : answer.text);
+    return false;
+  }
+  rows.log_probs[row] = reply.log_prob();
+  rows.decided_by({reply.version().epoch(), reply.version().step()});
+  return true;
+}
+
+int RL4SysAgent::Parts::by_fallback(Rows& rows, std::size_t row, Trajectory& trajectory) {
+  const auto& chosen = fallback->decide(rows.observation(row), rows.mask(row));
+  rows.foreign[row] = 1;
+  rows.log_probs[row] = 0.0f;
+  if (layout->discrete) return rows.choices[row] = static_cast<std::int32_t>(chosen[0]);
+  std::copy(chosen.begin(), chosen.end(), rows.box_of(row));
+  trajectory.acted_ = chosen;
+  return 0;
+}
+
+// What is acted: the recorded action, a Box cut at its bounds.
+int RL4SysAgent::Parts::done(Trajectory& trajectory, std::size_t row) const {
+  if (layout->discrete) return trajectory.rows_->choices[row];
+  const float* raw = trajectory.rows_->box_of(row);
+  for (std::size_t i = 0; i < layout->choices; ++i) {
+    if (deciders)
+      trajectory.acted_[i] = std::clamp(raw[i], deciders->newest->description().low[i], deciders->newest->description().high[i]);
+    else
+      trajectory.acted_[i] = configuration.shape ? std::clamp(raw[i], -configuration.shape->limit, configuration.shape->limit) : raw[i];
+  }
+  return 0;
+}
+
+// One late decision is the machine's; many in a row are the policy's, which then rests.
+void RL4SysAgent::Parts::was_late() {
+  counters->was_late();
+  if (++late_in_a_row < kLateInARow) return;
+  late_in_a_row = 0;
+  resting_until = Clock::now() + kRest;
+  counters->trouble("late", std::to_string(kLateInARow) + " decisions in a row took longer than deadline_ms");
+}
+
+// --- trajectories ---
+
+TrajectoryPtr RL4SysAgent::Parts::begin(const Trajectory* old) {
+  if (closed) throw UsageError("this agent is closed");
+  settle();
+  const auto late = std::find_if(unpaid.begin(), unpaid.end(),
+                                 [&](const auto& trajectory) { return old == nullptr || trajectory.get() == old; });
+  if (late != unpaid.end()) {
+    unpaid.erase(late);
+    throw UsageError(
+        "the last step of an ended trajectory has no reward, so it was dropped; call update_reward before the next "
+        "request");
+  }
+  auto rows = courier.outbox().room();
+  if (!rows) rows = std::make_unique<Rows>(layout, configuration.max_traj_length);
+  return TrajectoryPtr(new Trajectory(std::move(rows), counters));
+}
+
+// More rows, or beyond max_traj_length a new trajectory: what is seen now ends the old one.
+TrajectoryPtr RL4SysAgent::Parts::make_room(const TrajectoryPtr& trajectory, View<float> observation,
+                                            View<std::uint8_t> mask) {
+  Rows& rows = *trajectory->rows_;
+  if (rows.capacity < rows.limit) {
+    rows.grow();
+    return trajectory;
+  }
+  rows.final.assign(observation.begin(), observation.end());
+  rows.final_mask.assign(mask.begin(), mask.end());
+  end(trajectory);
+  return begin(trajectory.get());
+}
+
+void RL4SysAgent::Parts::end(const TrajectoryPtr& trajectory) {
+  trajectory->ended_ = true;
+  if (trajectory->length_ == 0)
+    trajectory->rows_.reset();
+  else if (std::isnan(trajectory->rows_->rewards[trajectory->length_ - 1]))
+    unpaid.push_back(trajectory);
+  else
+    hand_over(*trajectory);
+}
+
+// Hand over ended trajectories whose last reward has come since.
+void RL4SysAgent::Parts::settle() {
+  const auto still = std::remove_if(unpaid.begin(), unpaid.end(), [this](const TrajectoryPtr& trajectory) {
+    const bool paid = !std::isnan(trajectory->rows_->rewards[trajectory->length_ - 1]);
+    if (paid) hand_over(*trajectory);
+    return paid;
+  });
+  unpaid.erase(still, unpaid.end());
+}
+
+void RL4SysAgent::Parts::hand_over(Trajectory& trajectory) {
+  trajectory.rows_->length = trajectory.length_;
+  courier.put(std::move(trajectory.rows_));
+}
+
+// --- the face ---
+
+RL4SysAgent::RL4SysAgent(const std::string& conf_path, bool debug)
+    : RL4SysAgent(load_configuration(conf_path), Options{debug}) {}
+
+RL4SysAgent::RL4SysAgent(Configuration configuration, Options options)
+    : parts_(std::make_unique<Parts>(std::move(configuration), std::move(options))) {}
+
+RL4SysAgent::~RL4SysAgent() { close(); }
+
+Decision RL4SysAgent::request_for_action(const TrajectoryPtr& given, View<float> observation,
+                                         View<std::uint8_t> mask) {
+  const auto started = Clock::now();
+  Parts& parts = *parts_;
+  parts.layout->check_observation(observation);
+  if (!mask.empty()) parts.layout->check_mask(mask);
+  TrajectoryPtr trajectory = given && !given->ended_ ? given : parts.begin(given.get());
+  std::size_t row = trajectory->length_;
+  if (row > 0 && std::isnan(trajectory->rows_->rewards[row - 1]))
+    throw UsageError("step " + std::to_string(row - 1) +
+                     " of this trajectory has no reward; call update_reward before the next request");
+  if (row == trajectory->rows_->capacity) {
+    trajectory = parts.make_room(trajectory, observation, mask);
+    row = trajectory->length_;
+  }
+  Rows& rows = *trajectory->rows_;
+  std::memcpy(rows.observation(row), observation.data(), observation.size() * sizeof(float));
+  if (parts.layout->masked) {
+    std::uint8_t* flags = rows.mask(row);
+    for (std::size_t i = 0; i < parts.layout->choices; ++i) flags[i] = mask.empty() || mask[i] != 0 ? 1 : 0;
+  }
+  rows.rewards[row] = std::numeric_limits<float>::quiet_NaN();
+  rows.foreign[row] = 0;
+  Decision decision;
+  decision.action.choice_ = parts.decide(*trajectory, row);
+  decision.action.row_ = row;
+  decision.action.told_ = !parts.shadow;
+  decision.action.trajectory_ = trajectory;
+  decision.trajectory = std::move(trajectory);
+  const float elapsed = std::chrono::duration<float>(Clock::now() - started).count();
+  parts.counters->decided(elapsed);
+  if (static_cast<double>(elapsed) > parts.configuration.deadline_seconds)
+    parts.was_late();
+  else
+    parts.late_in_a_row = 0;
+  return decision;
+}
+
+void RL4SysAgent::add_to_trajectory(const TrajectoryPtr& trajectory, const Action& action) {
+  if (!trajectory || action.trajectory_ != trajectory) throw UsageError("this action belongs to another trajectory");
+  if (trajectory->ended_) throw UsageError("this trajectory has ended; request_for_action begins the next one");
+  if (action.row_ != trajectory->length_)
+    throw UsageError("this action was added before, or a newer one was asked for since");
+  if (!action.told_) throw UsageError("in shadow mode say what was done first: action.did(…)");
+  ++trajectory->length_;
+}
+
+void RL4SysAgent::mark_end_of_trajectory(const TrajectoryPtr& trajectory, const Action& action, bool truncated,
+                                         View<float> final_observation) {
+  if (!trajectory || trajectory->ended_) throw UsageError("this trajectory has ended already");
+  if (!final_observation.empty()) parts_->layout->check_observation(final_observation);
+  if (action.trajectory_ == trajectory && action.row_ == trajectory->length_) add_to_trajectory(trajectory, action);
+  Rows& rows = *trajectory->rows_;
+  rows.terminated = !truncated;
+  if (truncated) rows.final.assign(final_observation.begin(), final_observation.end());
+  parts_->end(trajectory);
+}
+
+void RL4SysAgent::off() { parts_->turn(by_caller, true); }
+void RL4SysAgent::on() { parts_->turn(by_caller, false); }
+bool RL4SysAgent::is_off() const { return parts_->off.load() != 0; }
+
+std::optional<Version> RL4SysAgent::version() const {
+  const auto deciders = parts_->swap.pick_up();
+  if (!deciders) return std::nullopt;
+  return deciders->newest->version();
+}
+
+AgentFigures RL4SysAgent::figures() const {
+  const Counters& counters = *parts_->counters;
+  const auto [p50, p99] = counters.percentiles();
+  const Waiting waiting = parts_->courier.outbox().waiting();
+  return {counters.decisions(), counters.late(), counters.sent_count(), counters.swaps(), p50, p99,
+          counters.fallbacks(), counters.dropped(), counters.troubles(), waiting.trajectories, waiting.bytes};
+}
+
+void RL4SysAgent::close(double seconds) {
+  if (parts_->closed) return;
+  parts_->settle();
+  parts_->closed = true;
+  parts_->unpaid.clear();
+  parts_->courier.close(seconds);
+}
+
+}  // namespace penstock

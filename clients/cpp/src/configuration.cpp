@@ -1,0 +1,171 @@
+#include "penstock/configuration.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "keys.hpp"
+#include "penstock/errors.hpp"
+#include "token.hpp"
+
+namespace penstock {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uintmax_t kMaxFile = 1 << 20;
+
+json group(const json& raw, const char* name) { return raw.value(name, json::object()); }
+
+std::size_t product(const std::vector<std::size_t>& shape) {
+  std::size_t result = 1;
+  for (const auto size : shape) result *= size;
+  return result;
+}
+
+std::vector<std::size_t> sizes_of(const json& list) {
+  std::vector<std::size_t> result;
+  for (const auto& entry : list) result.push_back(static_cast<std::size_t>(entry.get<double>()));
+  return result;
+}
+
+std::optional<Shape> shape_of(const json& raw, const std::string& where) {
+  const json parameters = group(raw, "algorithm_parameters");
+  const bool has_size = parameters.contains("input_size"), has_shape = raw.contains("observation_shape");
+  const bool has_actions = parameters.contains("act_dim");
+  Shape shape;
+  if (has_shape)
+    shape.observation = sizes_of(raw.at("observation_shape"));
+  else if (has_size)
+    shape.observation = {static_cast<std::size_t>(parameters.at("input_size").get<double>())};
+  if (has_size && has_shape && parameters.at("input_size").get<double>() != static_cast<double>(product(shape.observation)))
+    throw ConfigError(where + ": algorithm_parameters.input_size is " + parameters.at("input_size").dump() +
+                      ", but observation_shape has " + std::to_string(product(shape.observation)) +
+                      " entries; leave one out");
+  if (!(has_size || has_shape) != !has_actions)
+    throw ConfigError(where + ": algorithm_parameters." + (has_actions ? "input_size" : "act_dim") +
+                      " is missing; it says what the policy sees and does");
+  if (!has_actions) return std::nullopt;
+  std::string algorithm = raw.value("algorithm_name", "");
+  std::transform(algorithm.begin(), algorithm.end(), algorithm.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  const bool sac = algorithm == "sac";
+  shape.continuous = raw.value("continuous", sac);
+  if (sac && !shape.continuous)
+    throw ConfigError(where + ": SAC acts with numbers; leave continuous out or write true");
+  shape.masked = raw.value("masked", false);
+  if (shape.continuous && shape.masked)
+    throw ConfigError(where + ": masked is for choices; with continuous actions leave it out");
+  shape.actions = static_cast<std::size_t>(parameters.at("act_dim").get<double>());
+  shape.limit = static_cast<float>(raw.value("act_limit", 1.0));
+  return shape;
+}
+
+bool safe_fits(const json& action, const std::vector<float>& numbers, const Shape& shape) {
+  if (!shape.continuous)
+    return action.is_number_integer() && numbers[0] >= 0 && numbers[0] < static_cast<float>(shape.actions);
+  return numbers.size() == shape.actions &&
+         std::all_of(numbers.begin(), numbers.end(), [&](float number) { return std::abs(number) <= shape.limit; });
+}
+
+std::vector<float> safe_action_of(const json& raw, const std::optional<Shape>& shape, const std::string& where) {
+  const json action = group(raw, "fallback").value("action", json());
+  if (action.is_null()) return {};
+  std::vector<float> numbers;
+  bool fits = action.is_number() || (action.is_array() && !action.empty());
+  for (const auto& entry : action.is_array() ? action : json::array({action})) {
+    fits = fits && entry.is_number();
+    if (fits) numbers.push_back(entry.get<float>());
+  }
+  if (fits && shape) fits = safe_fits(action, numbers, *shape);
+  if (fits) return numbers;
+  std::string wanted = "a number or a list of numbers";
+  if (shape && shape->continuous)
+    wanted = std::to_string(shape->actions) + " numbers within ±" + json(shape->limit).dump() + " (act_limit)";
+  else if (shape)
+    wanted = "a whole number from 0 to " + std::to_string(shape->actions - 1);
+  throw ConfigError(where + ": fallback.action must be " + wanted + ", not " + action.dump());
+}
+
+std::optional<Tls> tls_of(const json& raw, const std::string& where) {
+  if (!raw.contains("tls")) return std::nullopt;
+  const json& given = raw.at("tls");
+  Tls tls;
+  for (auto [key, file] : {std::pair{"ca", &tls.ca}, std::pair{"cert", &tls.cert}, std::pair{"key", &tls.key}}) {
+    if (!given.contains(key)) continue;
+    *file = expanded(given.at(key).get<std::string>());
+    if (!std::filesystem::is_regular_file(*file))
+      throw ConfigError(where + ": tls." + key + " names " + *file + ", which is not a file");
+  }
+  if (tls.cert.empty() != tls.key.empty())
+    throw ConfigError(where + ": tls.cert and tls.key belong together; give both or neither");
+  return tls;
+}
+
+Mode mode_of(const std::string& name) {
+  return name == "shadow" ? Mode::shadow : name == "off" ? Mode::off : Mode::act;
+}
+
+Configuration configuration_of(const json& raw, const std::string& where) {
+  check_keys(raw, where);
+  Configuration result;
+  result.policy = raw.value("client_id", "");
+  static const std::regex name("[A-Za-z0-9][A-Za-z0-9._-]{0,63}");
+  if (!std::regex_match(result.policy, name))
+    throw ConfigError(where + ": client_id must name the policy with 1 to 64 letters, digits, '.', '_' or '-', " +
+                      "beginning with a letter or digit, not '" + result.policy.substr(0, 80) + "'");
+  result.shape = shape_of(raw, where);
+  result.address = raw.value("train_server_address", result.address);
+  static const std::regex address("(\\[[0-9a-fA-F:]+\\]|[A-Za-z0-9._-]+):[0-9]{1,5}");
+  if (result.address.size() > 300 || !std::regex_match(result.address, address))
+    throw ConfigError(where + ": train_server_address must be HOST:PORT, not '" + result.address.substr(0, 80) + "'");
+  json trained = json::object();
+  for (const auto& key : trained_keys())
+    if (raw.contains(key)) trained[key] = raw.at(key);
+  result.trained = trained.dump();
+  result.token = find_token(raw, result.address, where);
+  result.tls = tls_of(raw, where);
+  result.max_traj_length = static_cast<std::size_t>(raw.value("max_traj_length", 1000.0));
+  result.send_frequency = static_cast<std::size_t>(raw.value("send_frequency", 10.0));
+  result.flush_seconds = raw.value("flush_seconds", result.flush_seconds);
+  result.poll_seconds = raw.value("poll_seconds", result.poll_seconds);
+  result.deadline_seconds = raw.value("deadline_ms", 5.0) / 1000;
+  result.mode = mode_of(raw.value("mode", "act"));
+  result.remote = raw.value("inference", "local") == "remote";
+  const json spool = group(raw, "spool");
+  const std::string folder = spool.value("folder", home_folder() + "/clients/spool");
+  result.spool_folder = expanded(folder) + "/" + result.policy;
+  result.spool_bytes = static_cast<std::size_t>(spool.value("max_bytes", static_cast<double>(result.spool_bytes)));
+  result.safe_action = safe_action_of(raw, result.shape, where);
+  return result;
+}
+
+}  // namespace
+
+Configuration load_configuration(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending == ".yaml" || ending == ".yml") throw ConfigError(path + " is YAML; the C++ client reads JSON only");
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) throw ConfigError(path + " cannot be read: " + error.message());
+  if (size > kMaxFile)
+    throw ConfigError(path + " is larger than " + std::to_string(kMaxFile) + " bytes; it is not a client's configuration");
+  std::ifstream file(path, std::ios::binary);
+  return parse_configuration({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, path);
+}
+
+Configuration parse_configuration(const std::string& text, const std::string& where) {
+  json raw;
+  try {
+    raw = json::parse(text);
+  } catch (const json::exception& error) {
+    throw ConfigError(where + " is not JSON: " + error.what());
+  }
+  return configuration_of(raw, where);
+}
+
+}  // namespace penstock

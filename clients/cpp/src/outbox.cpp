@@ -1,0 +1,205 @@
+#include "outbox.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "penstock/errors.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kMemoryBytes = std::size_t{64} << 20;  // of ended trajectories; more drops the oldest
+constexpr std::size_t kBatchBytes = 3 << 20;
+constexpr std::size_t kBatchCount = 256;
+constexpr std::size_t kPool = 16;
+constexpr double kSendSeconds = 10.0;
+
+}  // namespace
+
+Outbox::Outbox(const Configuration& configuration, Counters& counters)
+    : configuration_(configuration),
+      counters_(counters),
+      max_bytes_(kBatchBytes),
+      spool_(configuration.spool_folder, configuration.spool_bytes) {}
+
+bool Outbox::put(std::unique_ptr<Rows> rows) {
+  std::unique_ptr<Rows> dropped;
+  bool enough = false;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (ended_.empty()) oldest_since_ = Clock::now();
+    ended_bytes_ += rows->bytes();
+    ended_.push_back(std::move(rows));
+    if (ended_bytes_ > kMemoryBytes) {
+      dropped = std::move(ended_.front());
+      ended_.pop_front();
+      ended_bytes_ -= dropped->bytes();
+    }
+    enough = ended_.size() >= configuration_.send_frequency;
+  }
+  if (dropped) counters_.drop("memory_full");
+  return enough;
+}
+
+std::unique_ptr<Rows> Outbox::room() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (pool_.empty()) return nullptr;
+  auto rows = std::move(pool_.back());
+  pool_.pop_back();
+  return rows;
+}
+
+Waiting Outbox::waiting() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return {ended_.size() + ready_count_.load() + stored_count_.load(),
+          ended_bytes_ + ready_bytes_.load() + stored_bytes_.load()};
+}
+
+bool Outbox::due() {
+  if (!ready_.empty() || !spool_.empty()) return true;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (ended_.size() >= configuration_.send_frequency) return true;
+  return !ended_.empty() &&
+         std::chrono::duration<double>(Clock::now() - oldest_since_).count() >= configuration_.flush_seconds;
+}
+
+std::unique_ptr<Rows> Outbox::next_ended() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (ended_.empty()) return nullptr;
+  auto rows = std::move(ended_.front());
+  ended_.pop_front();
+  ended_bytes_ -= rows->bytes();
+  return rows;
+}
+
+void Outbox::pack_all() {
+  while (auto rows = next_ended()) {
+    Packed packed = pack(*rows, max_bytes_.load());
+    if (packed.unfit != nullptr) counters_.drop(packed.unfit);
+    for (auto& message : packed.messages) {
+      message.set_sequence(++sequence_);
+      ready_.emplace_back(sequence_, message.SerializeAsString());
+    }
+    rows->reset();
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (pool_.size() < kPool) pool_.push_back(std::move(rows));
+  }
+  count_ready();
+}
+
+void Outbox::store() {
+  while (!ready_.empty()) {
+    const auto batch = next_batch();
+    try {
+      counters_.drop("spool_full", spool_.put(batch));
+    } catch (const std::exception& error) {
+      counters_.drop("spool_failed", batch.size());
+      counters_.trouble("spool", error.what());
+    }
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(batch.size()));
+  }
+  count_ready();
+  count_stored();
+}
+
+void Outbox::adopt() {
+  counters_.drop("spool_full", spool_.adopt());
+  count_stored();
+}
+
+void Outbox::close() { spool_.close(); }
+
+Answer Outbox::send(Gateway& gateway, Reporter& reporter, Clock::time_point until, double& pause) {
+  pause = 0.0;
+  Answer answer;
+  while (pause == 0.0 && answer.kind == Answer::ok && Clock::now() < until) {
+    if (!spool_.empty()) {
+      const std::string source = spool_.oldest().source;
+      auto batch = stored_batch();
+      if (!batch.empty()) answer = deliver(gateway, reporter, source, batch, until, pause);
+      if (answer.kind == Answer::ok) spool_.keep_of_oldest(batch);
+      count_stored();
+    } else if (!ready_.empty()) {
+      auto batch = next_batch();
+      const auto count = static_cast<std::ptrdiff_t>(batch.size());
+      answer = deliver(gateway, reporter, spool_.source(), batch, until, pause);
+      if (answer.kind != Answer::ok) break;
+      ready_.erase(ready_.begin(), ready_.begin() + count);
+      ready_.insert(ready_.begin(), batch.begin(), batch.end());
+      count_ready();
+    } else {
+      break;
+    }
+  }
+  return answer;
+}
+
+// One call; `batch` keeps what remains.
+Answer Outbox::deliver(Gateway& gateway, Reporter& reporter, const std::string& source, std::vector<Numbered>& batch,
+                       Clock::time_point until, double& pause) {
+  v1::SendRequest request;
+  request.set_policy(configuration_.policy);
+  request.set_source(source);
+  for (const auto& numbered : batch) request.add_trajectories()->ParseFromString(numbered.second);
+  *request.mutable_figures() = reporter.report(waiting());
+  const double left = std::chrono::duration<double>(until - Clock::now()).count();
+  v1::SendReply reply;
+  const Answer answer = gateway.send(request, reply, std::max(0.1, std::min(kSendSeconds, left)));
+  if (answer.kind != Answer::ok) return answer;
+  std::map<std::uint64_t, const v1::SendReply::Receipt*> receipts;
+  for (const auto& receipt : reply.receipts()) receipts[receipt.sequence()] = &receipt;
+  std::vector<Numbered> remaining;
+  for (auto& numbered : batch) {
+    const auto found = receipts.find(numbered.first);
+    const auto outcome = found == receipts.end() ? v1::SendReply::UNSPECIFIED : found->second->outcome();
+    if (outcome == v1::SendReply::STORED || outcome == v1::SendReply::DUPLICATE) {
+      counters_.sent();
+    } else if (outcome == v1::SendReply::REFUSED) {
+      counters_.drop("refused");
+      counters_.trouble("refused", "the gateway refused a trajectory: " + found->second->reason().substr(0, 300));
+    } else {
+      remaining.push_back(std::move(numbered));
+    }
+  }
+  batch = std::move(remaining);
+  const double asked = std::isfinite(reply.retry_seconds()) ? reply.retry_seconds() : 0.0;
+  pause = batch.empty() ? 0.0 : std::clamp(asked, 0.2, 30.0);
+  return answer;
+}
+
+std::vector<Numbered> Outbox::next_batch() const {
+  std::vector<Numbered> batch;
+  std::size_t size = 0;
+  for (const auto& numbered : ready_) {
+    size += numbered.second.size() + 16;
+    if (!batch.empty() && (size > max_bytes_.load() || batch.size() == kBatchCount)) break;
+    batch.push_back(numbered);
+  }
+  return batch;
+}
+
+// The oldest batch of the spool; empty, and counted, where it is damaged.
+std::vector<Numbered> Outbox::stored_batch() {
+  try {
+    return spool_.read_oldest();
+  } catch (const Damaged& error) {
+    counters_.drop("damaged", spool_.oldest().count);
+    counters_.trouble("spool", error.what());
+    return {};
+  }
+}
+
+void Outbox::count_stored() {
+  stored_count_.store(spool_.trajectories());
+  stored_bytes_.store(spool_.bytes());
+}
+
+void Outbox::count_ready() {
+  std::size_t bytes = 0;
+  for (const auto& numbered : ready_) bytes += numbered.second.size();
+  ready_count_.store(ready_.size());
+  ready_bytes_.store(bytes);
+}
+
+}  // namespace penstock

@@ -1,0 +1,55 @@
+// The short form of an agent.
+#include <nlohmann/json.hpp>
+
+#include "penstock/agent.hpp"
+
+namespace penstock {
+namespace {
+
+Configuration named(const std::string& address, const std::string& policy) {
+  const nlohmann::json keys = {{"client_id", policy}, {"train_server_address", address}};
+  return parse_configuration(keys.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "Agent");
+}
+
+}  // namespace
+
+Agent::Agent(Configuration configuration, Options options) : agent_(std::move(configuration), std::move(options)) {}
+
+Agent::Agent(const std::string& address, const std::string& policy, Options options)
+    : agent_(named(address, policy), std::move(options)) {}
+
+const Action& Agent::act(View<float> observation, View<std::uint8_t> mask) {
+  auto [trajectory, action] = agent_.request_for_action(trajectory_, observation, mask);
+  trajectory_ = std::move(trajectory);
+  action_ = std::move(action);
+  if (action_->told()) agent_.add_to_trajectory(trajectory_, *action_);
+  return *action_;
+}
+
+void Agent::did(int choice) {
+  const float number = static_cast<float>(choice);
+  did(View<float>(&number, 1));
+}
+
+void Agent::did(View<float> values) {
+  Action& action = newest("did");
+  const bool told = action.told();
+  action.did(values);
+  if (!told) agent_.add_to_trajectory(trajectory_, action);
+}
+
+void Agent::reward(double reward) {
+  Action& action = newest("reward");
+  action.update_reward(static_cast<double>(action.reward().value_or(0.0f)) + reward);
+}
+
+void Agent::end(bool truncated, View<float> final_observation) {
+  agent_.mark_end_of_trajectory(trajectory_, newest("end"), truncated, final_observation);
+}
+
+Action& Agent::newest(const char* verb) {
+  if (!action_) throw UsageError(std::string(verb) + " comes after act; nothing was decided yet");
+  return *action_;
+}
+
+}  // namespace penstock

@@ -1,0 +1,74 @@
+#include "token.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include "penstock/errors.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kMaxToken = 4096;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::optional<std::string> content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text(kMaxToken + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return std::nullopt;
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+std::string clean(std::string token, const std::string& where) {
+  const auto blank = [](unsigned char letter) { return std::isspace(letter) != 0; };
+  token.erase(token.begin(), std::find_if_not(token.begin(), token.end(), blank));
+  token.erase(std::find_if_not(token.rbegin(), token.rend(), blank).base(), token.end());
+  const bool plain = std::all_of(token.begin(), token.end(), [](char letter) { return '!' <= letter && letter <= '~'; });
+  if (token.size() > kMaxToken || !plain)
+    throw ConfigError(where + " does not hold a token: it is too long or has letters no token has");
+  return token;
+}
+
+}  // namespace
+
+std::string expanded(const std::string& path) {
+  const bool home = path == "~" || path.rfind("~/", 0) == 0;
+  return home ? environment("HOME") + path.substr(1) : path;
+}
+
+std::string home_folder() {
+  const std::string given = environment("PENSTOCK_HOME");
+  return expanded(given.empty() ? "~/.penstock" : given);
+}
+
+bool is_loopback(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
+}
+
+std::string find_token(const nlohmann::json& raw, const std::string& address, const std::string& where) {
+  if (raw.contains("token") && raw.contains("token_file"))
+    throw ConfigError(where + ": token and token_file are both given; leave one out");
+  if (raw.contains("token")) return clean(raw.at("token").get<std::string>(), where + ": token");
+  if (raw.contains("token_file")) {
+    const auto path = expanded(raw.at("token_file").get<std::string>());
+    const auto found = content_of(path);
+    if (!found) throw ConfigError(where + ": token_file names " + path + ", which cannot be read");
+    return clean(*found, path);
+  }
+  const std::string given = environment("PENSTOCK_TOKEN");
+  if (!given.empty()) return clean(given, "PENSTOCK_TOKEN");
+  if (!is_loopback(address)) return "";
+  const std::string path = home_folder() + "/token";
+  return clean(content_of(path).value_or(""), path);
+}
+
+}  // namespace penstock

@@ -1,0 +1,55 @@
+// Trajectories and actions as the application holds them.
+#include <cmath>
+
+#include "figures.hpp"
+#include "penstock/agent.hpp"
+#include "rows.hpp"
+
+namespace penstock {
+
+Trajectory::Trajectory(std::unique_ptr<Rows> rows, std::shared_ptr<Counters> counters)
+    : rows_(std::move(rows)), counters_(std::move(counters)) {
+  if (!rows_->layout->discrete) acted_.resize(rows_->layout->choices);
+}
+
+Trajectory::~Trajectory() {
+  if (rows_ && length_ > 0) counters_->drop(ended_ ? "no_reward" : "not_ended");
+}
+
+Rows& Trajectory::rows(const char* what) const {
+  if (!rows_) throw UsageError(std::string("this ") + what + " came too late: its trajectory has ended and is on its way");
+  return *rows_;
+}
+
+View<float> Action::values() const { return trajectory_->acted_; }
+
+void Action::update_reward(double reward) {
+  const auto number = static_cast<float>(reward);
+  if (!std::isfinite(number)) throw UsageError("a reward must be a finite number");
+  trajectory_->rows("reward").rewards[row_] = number;
+}
+
+std::optional<float> Action::reward() const {
+  if (!trajectory_->rows_ || std::isnan(trajectory_->rows_->rewards[row_])) return std::nullopt;
+  return trajectory_->rows_->rewards[row_];
+}
+
+void Action::did(int choice) {
+  const float number = static_cast<float>(choice);
+  did(View<float>(&number, 1));
+}
+
+void Action::did(View<float> values) {
+  Rows& rows = trajectory_->rows("action");
+  rows.layout->check_action(values);
+  if (rows.layout->discrete)
+    rows.choices[row_] = static_cast<std::int32_t>(values[0]);
+  else
+    std::copy(values.begin(), values.end(), rows.box_of(row_));
+  rows.foreign[row_] = 1;
+  told_ = true;
+}
+
+bool Action::foreign() const { return trajectory_->rows_ && trajectory_->rows_->foreign[row_] != 0; }
+
+}  // namespace penstock

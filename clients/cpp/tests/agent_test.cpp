@@ -1,0 +1,235 @@
+// The verbs, and who decides when.
+#include <cmath>
+
+#include "agent_fixture.hpp"
+#include "heads.hpp"
+#include "network.hpp"
+
+namespace penstock {
+namespace {
+
+std::vector<float> floats(const std::string& bytes) {
+  std::vector<float> numbers(bytes.size() / 4);
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
+}
+
+TEST_F(WithAgent, ATrajectoryArrivesAsItWas) {
+  RL4SysAgent agent(configured(), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version().has_value(); }));
+  TrajectoryPtr trajectory;
+  std::vector<std::int32_t> acts;
+  for (int i = 0; i < 5; ++i) {
+    observation[0] = 0.1f * static_cast<float>(i);
+    acts.push_back(step(agent, trajectory, i).act());
+  }
+  auto [now, last] = agent.request_for_action(trajectory, observation);
+  last.update_reward(9);
+  agent.mark_end_of_trajectory(now, last);
+  acts.push_back(last.act());
+  EXPECT_TRUE(now->is_completed());
+  const auto stored = gateway->stored(1);
+  ASSERT_EQ(stored.size(), 1u);
+  const auto& found = stored[0];
+  EXPECT_EQ(found.length(), 6u);
+  EXPECT_EQ(found.version().epoch(), 1u);
+  EXPECT_TRUE(found.terminated());
+  EXPECT_TRUE(found.foreign().empty());
+  EXPECT_EQ(floats(found.rewards()), (std::vector<float>{0, 1, 2, 3, 4, 9}));
+  EXPECT_EQ(std::memcmp(found.actions().data(), acts.data(), acts.size() * 4), 0);
+  // log-probabilities are those of the policy the gateway gave out
+  const Description description = description_of(gateway->description);
+  const Network network(description, fresh_policy(8, 4, 1));
+  Scratch scratch;
+  network.prepare(scratch);
+  const auto seen = floats(found.observations().at("observations"));
+  const auto log_probs = floats(found.log_probs());
+  for (std::size_t i = 0; i < 6; ++i) {
+    const float* row = &seen[8 * i];
+    float logits[4];
+    network.outputs(&row, logits, scratch);
+    EXPECT_NEAR(log_probs[i], log_prob(description, logits, nullptr, {&acts[i], nullptr}), 1e-5f);
+  }
+}
+
+TEST_F(WithAgent, MistakesOfTheCallerAreSaid) {
+  RL4SysAgent agent(configured(), options());
+  TrajectoryPtr trajectory;
+  EXPECT_THROW(agent.request_for_action(trajectory, std::vector<float>(7)), UsageError);
+  EXPECT_THROW(agent.request_for_action(trajectory, std::vector<float>(8, NAN)), UsageError);
+  EXPECT_THROW(agent.request_for_action(trajectory, observation, std::vector<std::uint8_t>(4, 1)), UsageError);
+  auto [now, action] = agent.request_for_action(trajectory, observation);
+  agent.add_to_trajectory(now, action);
+  EXPECT_THROW(agent.add_to_trajectory(now, action), UsageError);
+  EXPECT_THROW(agent.request_for_action(now, observation), UsageError);  // no reward yet
+  EXPECT_THROW(action.update_reward(INFINITY), UsageError);
+  action.update_reward(1);
+  auto [other, strange] = agent.request_for_action(nullptr, observation);
+  EXPECT_THROW(agent.add_to_trajectory(now, strange), UsageError);
+  agent.mark_end_of_trajectory(now, action);
+  EXPECT_THROW(agent.mark_end_of_trajectory(now, action), UsageError);
+  EXPECT_THROW(agent.add_to_trajectory(now, action), UsageError);
+  EXPECT_THROW(action.update_reward(2), UsageError);
+  agent.close();
+  EXPECT_THROW(agent.request_for_action(nullptr, observation), UsageError);
+}
+
+TEST_F(WithAgent, ARewardMayComeAfterTheEndButNotNever) {
+  RL4SysAgent agent(configured(), options());
+  TrajectoryPtr trajectory;
+  auto [first, action] = agent.request_for_action(trajectory, observation);
+  agent.add_to_trajectory(first, action);
+  agent.mark_end_of_trajectory(first, action);
+  action.update_reward(3);
+  auto [second, forgotten] = agent.request_for_action(first, observation);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(floats(gateway->stored(1).at(0).rewards()), std::vector<float>{3});
+  agent.add_to_trajectory(second, forgotten);
+  agent.mark_end_of_trajectory(second, forgotten);
+  EXPECT_THROW(agent.request_for_action(second, observation), UsageError);
+  EXPECT_NO_THROW(agent.request_for_action(second, observation));
+}
+
+TEST_F(WithAgent, LongEpisodesAreCutWithWhatCameNext) {
+  RL4SysAgent agent(configured(R"(, "max_traj_length": 3)"), options());
+  TrajectoryPtr trajectory;
+  for (int i = 0; i < 4; ++i) {
+    observation[0] = static_cast<float>(i);
+    step(agent, trajectory);
+  }
+  const auto found = gateway->stored(1).at(0);
+  EXPECT_EQ(found.length(), 3u);
+  EXPECT_FALSE(found.terminated());
+  EXPECT_EQ(floats(found.final_observations().at("observations"))[0], 3.0f);
+  EXPECT_EQ(trajectory->length(), 1u);
+}
+
+TEST_F(WithAgent, ATruncatedEndWithoutAFinalObservationGivesUpItsLastRow) {
+  RL4SysAgent agent(configured(), options());
+  TrajectoryPtr trajectory;
+  step(agent, trajectory);
+  observation[0] = 7;
+  const Action last = step(agent, trajectory);
+  agent.mark_end_of_trajectory(trajectory, last, true);
+  auto found = gateway->stored(1).at(0);
+  EXPECT_EQ(found.length(), 1u);
+  EXPECT_EQ(floats(found.final_observations().at("observations"))[0], 7.0f);
+  const Action only = step(agent, trajectory);
+  agent.mark_end_of_trajectory(trajectory, only, true, std::vector<float>(8, 2.0f));
+  found = gateway->stored(2).at(1);
+  EXPECT_EQ(found.length(), 1u);
+  EXPECT_EQ(floats(found.final_observations().at("observations"))[0], 2.0f);
+}
+
+TEST_F(WithAgent, WithoutAPolicyTheHeuristicDecidesThenTheSafeAction) {
+  gateway->away = true;
+  int asked = 0;
+  RL4SysAgent agent(configured(R"(, "fallback": {"action": 2})"), options([&](View<float>, View<std::uint8_t>) {
+                      if (++asked > 2) throw std::runtime_error("out of ideas");
+                      return std::vector<float>{3.0f};
+                    }));
+  TrajectoryPtr trajectory;
+  std::vector<int> acts;
+  for (int i = 0; i < 4; ++i) acts.push_back(step(agent, trajectory).act());
+  EXPECT_EQ(acts, (std::vector<int>{3, 3, 2, 2}));
+  const auto figures = agent.figures();
+  EXPECT_EQ(figures.fallbacks.at("heuristic"), 2u);
+  EXPECT_EQ(figures.fallbacks.at("safe"), 2u);
+  EXPECT_EQ(figures.troubles.at("heuristic"), 2u);
+  gateway->away = false;
+  ASSERT_TRUE(within(20, [&] { return agent.version().has_value(); }));
+  const Action action = step(agent, trajectory);
+  EXPECT_FALSE(action.foreign());
+  agent.mark_end_of_trajectory(trajectory, action);
+  EXPECT_EQ(gateway->stored(1).at(0).foreign(), std::string("\1\1\1\1\0", 5));
+}
+
+TEST_F(WithAgent, TheKillSwitchTakesThePolicysSay) {
+  RL4SysAgent agent(configured(R"(, "fallback": {"action": 1})"), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version().has_value(); }));
+  TrajectoryPtr trajectory;
+  EXPECT_FALSE(step(agent, trajectory).foreign());
+  agent.off();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(step(agent, trajectory).act(), 1);
+  agent.on();
+  EXPECT_FALSE(step(agent, trajectory).foreign());
+  std::filesystem::create_directories(home.path / "clients");
+  home.write("clients/test.off", "");
+  ASSERT_TRUE(within(10, [&] { return agent.is_off(); }));
+  EXPECT_TRUE(step(agent, trajectory).foreign());
+  std::filesystem::remove(home.path / "clients" / "test.off");
+  EXPECT_TRUE(within(10, [&] { return !agent.is_off(); }));
+}
+
+TEST_F(WithAgent, InShadowModeTheApplicationSaysWhatItDid) {
+  RL4SysAgent agent(configured(R"(, "mode": "shadow")"), options());
+  TrajectoryPtr trajectory;
+  auto [now, action] = agent.request_for_action(trajectory, observation);
+  EXPECT_FALSE(action.told());
+  EXPECT_THROW(agent.add_to_trajectory(now, action), UsageError);
+  EXPECT_THROW(action.did(4), UsageError);
+  action.did(3);
+  action.update_reward(1);
+  agent.mark_end_of_trajectory(now, action);
+  const auto found = gateway->stored(1).at(0);
+  EXPECT_EQ(found.foreign(), "\1");
+  EXPECT_EQ(found.actions(), std::string("\3\0\0\0", 4));
+}
+
+TEST_F(WithAgent, TheShortFormAddsUpRewards) {
+  Agent agent(configured(), options());
+  EXPECT_THROW(agent.reward(1), UsageError);
+  agent.act(observation);
+  agent.reward(1);
+  agent.reward(2.5);
+  agent.act(observation);
+  agent.reward(1);
+  agent.end();
+  EXPECT_EQ(floats(gateway->stored(1).at(0).rewards()), (std::vector<float>{3.5f, 1.0f}));
+}
+
+TEST_F(WithAgent, RemoteDecisionsFallBackWhenTheGatewayIsAway) {
+  RL4SysAgent agent(configured(R"(, "inference": "remote", "fallback": {"action": 2})"), options());
+  TrajectoryPtr trajectory;
+  EXPECT_EQ(step(agent, trajectory).act(), 1);
+  gateway->away = true;
+  EXPECT_EQ(step(agent, trajectory).act(), 2);
+  EXPECT_EQ(agent.figures().fallbacks.at("safe"), 1u);
+}
+
+TEST_F(WithAgent, MaskedActionsAreNeverTaken) {
+  gateway = std::make_shared<ServedGateway>(8, 4, true);
+  RL4SysAgent agent(configured(R"(, "masked": true)"), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version().has_value(); }));
+  TrajectoryPtr trajectory;
+  const std::vector<std::uint8_t> mask = {0, 0, 1, 0};
+  EXPECT_THROW(agent.request_for_action(trajectory, observation, std::vector<std::uint8_t>(4, 0)), UsageError);
+  for (int i = 0; i < 50; ++i) {
+    auto [now, action] = agent.request_for_action(trajectory, observation, mask);
+    trajectory = now;
+    EXPECT_EQ(action.act(), 2);
+  }
+  agent.off();
+  EXPECT_EQ(agent.request_for_action(trajectory, observation, mask).action.act(), 2);
+}
+
+TEST_F(WithAgent, RefusalsOfTheGatewayAreThrownByTheConstructor) {
+  gateway->refusal = "the gateway at x refuses: gama is unknown";
+  EXPECT_THROW(RL4SysAgent(configured(), options()), ConfigError);
+  gateway = std::make_shared<ServedGateway>(8, 4);
+  gateway->protocol = 2;
+  EXPECT_THROW(RL4SysAgent(configured(), options()), ConfigError);
+  gateway = std::make_shared<ServedGateway>(9, 4);
+  EXPECT_THROW(RL4SysAgent(configured(), options()), ConfigError);
+}
+
+TEST_F(WithAgent, WithoutShapesTheGatewayMustAnswer) {
+  const auto bare = parse_configuration(R"({"client_id": "test"})");
+  EXPECT_NO_THROW(RL4SysAgent(bare, options()));
+  gateway = std::make_shared<ServedGateway>(8, 4);
+  gateway->away = true;
+  EXPECT_THROW(RL4SysAgent(bare, options()), Unavailable);
+}
+
+}  // namespace
+}  // namespace penstock
