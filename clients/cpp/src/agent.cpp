@@ -7,16 +7,13 @@
 #include <cstring>
 #include <limits>
 
+#include "chain.hpp"
 #include "courier.hpp"
-#include "fallback.hpp"
 
 namespace penstock {
 namespace {
 
 constexpr double kAnswerSeconds = 2.0;  // how long a new agent waits to hear that its configuration is refused
-constexpr int kLateInARow = 8;
-constexpr auto kRest = std::chrono::seconds(1);
-enum Off : unsigned { by_caller = 1, by_environment = 2, by_file = 4 };
 
 bool switched_off_by_environment() {
   const char* value = std::getenv("PENSTOCK_CLIENT_OFF");
@@ -33,7 +30,6 @@ struct RL4SysAgent::Parts {
         counters(std::make_shared<Counters>(options.debug)),
         gateway(options.gateway ? options.gateway : connect_gateway(configuration)),
         courier(configuration, gateway, *counters, swap, [this](bool off) { turn(by_file, off); }) {
-    if (options.seed) desk.random = Random(*options.seed);
     turn(by_caller, configuration.mode == Mode::off);
     turn(by_environment, switched_off_by_environment());
     courier.start();
@@ -46,7 +42,10 @@ struct RL4SysAgent::Parts {
     if (!answered)
       counters->trouble("unreachable",
                         "the gateway at " + configuration.address + " does not answer yet; acting with fallbacks");
-    fallback = std::make_unique<Fallback>(layout, std::move(options.heuristic), configuration.safe_action, *counters);
+    chain.emplace(configuration, layout,
+                  Fallback(layout, std::move(options.heuristic), configuration.safe_action, *counters), *gateway, swap,
+                  off, *counters);
+    if (options.seed) chain->seed(*options.seed);
   }
 
   const Configuration configuration;
@@ -56,13 +55,8 @@ struct RL4SysAgent::Parts {
   std::atomic<unsigned> off{0};
   Swap swap;
   std::shared_ptr<const Layout> layout;
-  std::unique_ptr<Fallback> fallback;
-  Desk desk;
-  std::shared_ptr<const Deciders> deciders;
-  std::uint64_t picked_up = 0;
+  std::optional<Chain> chain;
   std::vector<TrajectoryPtr> unpaid;  // ended, but the last reward has not come
-  int late_in_a_row = 0;
-  Clock::time_point resting_until{};
   bool closed = false;
   Courier courier;  // last, so that its threads end before what they use
 
@@ -78,112 +72,7 @@ struct RL4SysAgent::Parts {
   void end(const TrajectoryPtr& trajectory);
   void settle();
   void hand_over(Trajectory& trajectory);
-
-  int decide(Trajectory& trajectory, std::size_t row);
-  bool by(const Decider* decider, Rows& rows, std::size_t row);
-  bool by_gateway(Rows& rows, std::size_t row);
-  int by_fallback(Rows& rows, std::size_t row, Trajectory& trajectory);
-  bool by_previous(Rows& rows, std::size_t row);
-  int done(Trajectory& trajectory, std::size_t row) const;
-  void was_late();
 };
-
-// --- who decides ---
-
-int RL4SysAgent::Parts::decide(Trajectory& trajectory, std::size_t row) {
-  Rows& rows = *trajectory.rows_;
-  if (off.load(std::memory_order_relaxed) != 0) return by_fallback(rows, row, trajectory);
-  if (swap.generation() != picked_up) {
-    picked_up = swap.generation();
-    deciders = swap.pick_up();
-    deciders->newest->prepare(desk);
-  }
-  const bool resting = resting_until != Clock::time_point{} && Clock::now() < resting_until;
-  if (!resting) {
-    if (configuration.remote ? by_gateway(rows, row) : deciders && by(deciders->newest.get(), rows, row))
-      return done(trajectory, row);
-  }
-  if (deciders && by_previous(rows, row)) {
-    counters->fell_back(FellBack::previous);
-    return done(trajectory, row);
-  }
-  return by_fallback(rows, row, trajectory);
-}
-
-bool RL4SysAgent::Parts::by(const Decider* decider, Rows& rows, std::size_t row) {
-  const Chosen action{layout->discrete ? &rows.choices[row] : nullptr, rows.box_of(row)};
-  if (!decider->decide(rows.observation(row), rows.mask(row), desk, action, rows.log_probs[row])) {
-    counters->trouble("policy", "version " + decider->version().text() + " gave numbers that are not finite");
-    return false;
-  }
-  rows.decided_by(decider->version());
-  return true;
-}
-
-bool RL4SysAgent::Parts::by_previous(Rows& rows, std::size_t row) {
-  if (!deciders->before) return false;
-  deciders->before->prepare(desk);
-  const bool decided = by(deciders->before.get(), rows, row);
-  deciders->newest->prepare(desk);
-  return decided;
-}
-
-bool RL4SysAgent::Parts::by_gateway(Rows& rows, std::size_t row) {
-  v1::ActRequest request;
-  request.set_policy(configuration.policy);
-  (*request.mutable_observations())["observations"].assign(reinterpret_cast<const char*>(rows.observation(row)),
-                                                           layout->size * sizeof(float));
-  if (layout->masked) request.set_mask(rows.mask(row), layout->choices);
-  v1::ActReply reply;
-  const Answer answer = gateway->act(request, reply, configuration.deadline_seconds);
-  void* to = layout->discrete ? static_cast<void*>(&rows.choices[row]) : rows.box_of(row);
-  const std::size_t size = 4 * (layout->discrete ? 1 : layout->choices);
-  bool sound = answer.kind == Answer::ok && reply.action().size() == size && std::isfinite(reply.log_prob());
-  if (sound) {
-    std::memcpy(to, reply.action().data(), size);
-    if (layout->discrete)
-      sound = rows.choices[row] >= 0 && static_cast<std::size_t>(rows.choices[row]) < layout->choices;
-  }
-  if (!sound) {
-    counters->trouble("remote", answer.kind == Answer::ok ? "the gateway answered with no action of this policy" : answer.text);
-    return false;
-  }
-  rows.log_probs[row] = reply.log_prob();
-  rows.decided_by({reply.version().epoch(), reply.version().step()});
-  return true;
-}
-
-int RL4SysAgent::Parts::by_fallback(Rows& rows, std::size_t row, Trajectory& trajectory) {
-  const auto& chosen = fallback->decide(rows.observation(row), rows.mask(row));
-  rows.foreign[row] = 1;
-  rows.log_probs[row] = 0.0f;
-  if (layout->discrete) return rows.choices[row] = static_cast<std::int32_t>(chosen[0]);
-  std::copy(chosen.begin(), chosen.end(), rows.box_of(row));
-  trajectory.acted_ = chosen;
-  return 0;
-}
-
-// What is acted: the recorded action, a Box cut at its bounds.
-int RL4SysAgent::Parts::done(Trajectory& trajectory, std::size_t row) const {
-  if (layout->discrete) return trajectory.rows_->choices[row];
-  const float* raw = trajectory.rows_->box_of(row);
-  for (std::size_t i = 0; i < layout->choices; ++i) {
-    if (deciders)
-      trajectory.acted_[i] = std::clamp(raw[i], deciders->newest->description().low[i], deciders->newest->description().high[i]);
-    else
-      trajectory.acted_[i] = configuration.shape ? std::clamp(raw[i], -configuration.shape->limit, configuration.shape->limit) : raw[i];
-  }
-  return 0;
-}
-
-// One late decision is the machine's; many in a row are the policy's, which then rests.
-void RL4SysAgent::Parts::was_late() {
-  counters->was_late();
-  if (++late_in_a_row < kLateInARow) return;
-  late_in_a_row = 0;
-  resting_until = Clock::now() + kRest;
-  counters->trouble("late", std::to_string(kLateInARow) + " decisions in a row took longer than deadline_ms");
-}
 
 // --- trajectories ---
 
@@ -276,7 +165,7 @@ Decision RL4SysAgent::request_for_action(const TrajectoryPtr& given, View<float>
   rows.rewards[row] = std::numeric_limits<float>::quiet_NaN();
   rows.foreign[row] = 0;
   Decision decision;
-  decision.action.choice_ = parts.decide(*trajectory, row);
+  decision.action.choice_ = parts.chain->decide(rows, row, trajectory->acted_);
   decision.action.row_ = row;
   decision.action.told_ = !parts.shadow;
   decision.action.trajectory_ = trajectory;
@@ -284,9 +173,9 @@ Decision RL4SysAgent::request_for_action(const TrajectoryPtr& given, View<float>
   const float elapsed = std::chrono::duration<float>(Clock::now() - started).count();
   parts.counters->decided(elapsed);
   if (static_cast<double>(elapsed) > parts.configuration.deadline_seconds)
-    parts.was_late();
+    parts.chain->was_late();
   else
-    parts.late_in_a_row = 0;
+    parts.chain->was_in_time();
   return decision;
 }
 

@@ -1,12 +1,14 @@
 #include "penstock/configuration.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "keys.hpp"
 #include "penstock/errors.hpp"
@@ -31,6 +33,32 @@ std::vector<std::size_t> sizes_of(const json& list) {
   std::vector<std::size_t> result;
   for (const auto& entry : list) result.push_back(static_cast<std::size_t>(entry.get<double>()));
   return result;
+}
+
+std::optional<std::string> text_of(const json& raw, const char* name) {
+  if (!raw.contains(name)) return std::nullopt;
+  return raw.at(name).get<std::string>();
+}
+
+bool made_of(const std::string& text, const char* also, const std::function<int(int)>& kind) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char letter) {
+    return letter < 128 && (kind(letter) != 0 || std::strchr(also, letter) != nullptr);
+  });
+}
+
+// [A-Za-z0-9][A-Za-z0-9._-]{0,63}
+bool is_policy_name(const std::string& name) {
+  return name.size() <= 64 && made_of(name, "._-", isalnum) && std::isalnum(static_cast<unsigned char>(name[0]));
+}
+
+// HOST:PORT or [ADDRESS]:PORT
+bool is_address(const std::string& address) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || address.size() > 300) return false;
+  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return port.size() <= 5 && made_of(port, "", isdigit) &&
+         (bracketed ? made_of(host.substr(1, host.size() - 2), ":", isxdigit) : made_of(host, "._-", isalnum));
 }
 
 std::optional<Shape> shape_of(const json& raw, const std::string& where) {
@@ -114,20 +142,18 @@ Configuration configuration_of(const json& raw, const std::string& where) {
   check_keys(raw, where);
   Configuration result;
   result.policy = raw.value("client_id", "");
-  static const std::regex name("[A-Za-z0-9][A-Za-z0-9._-]{0,63}");
-  if (!std::regex_match(result.policy, name))
+  if (!is_policy_name(result.policy))
     throw ConfigError(where + ": client_id must name the policy with 1 to 64 letters, digits, '.', '_' or '-', " +
                       "beginning with a letter or digit, not '" + result.policy.substr(0, 80) + "'");
   result.shape = shape_of(raw, where);
   result.address = raw.value("train_server_address", result.address);
-  static const std::regex address("(\\[[0-9a-fA-F:]+\\]|[A-Za-z0-9._-]+):[0-9]{1,5}");
-  if (result.address.size() > 300 || !std::regex_match(result.address, address))
+  if (!is_address(result.address))
     throw ConfigError(where + ": train_server_address must be HOST:PORT, not '" + result.address.substr(0, 80) + "'");
   json trained = json::object();
   for (const auto& key : trained_keys())
     if (raw.contains(key)) trained[key] = raw.at(key);
   result.trained = trained.dump();
-  result.token = find_token(raw, result.address, where);
+  result.token = find_token(text_of(raw, "token"), text_of(raw, "token_file"), result.address, where);
   result.tls = tls_of(raw, where);
   result.max_traj_length = static_cast<std::size_t>(raw.value("max_traj_length", 1000.0));
   result.send_frequency = static_cast<std::size_t>(raw.value("send_frequency", 10.0));

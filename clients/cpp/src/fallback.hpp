@@ -22,9 +22,9 @@ class Fallback {
  private:
   bool heuristic_decides(const float* observation, const std::uint8_t* mask);
 
-  const std::shared_ptr<const Layout> layout_;
-  const Heuristic heuristic_;
-  const std::vector<float> safe_;
+  std::shared_ptr<const Layout> layout_;
+  Heuristic heuristic_;
+  std::vector<float> safe_;
   Counters& counters_;
   std::vector<float> chosen_;
 };

@@ -280,8 +280,7 @@ void Network::outputs(const float* const* columns, float* result, Scratch& scrat
   }
   if (description.duelling) {
     // Q = V + A − mean(A)   (Wang et al., 2016, eq. 9)
-    float value = 0.0f;
-    layers.state.apply(layers.pooled(x, columns).data(), &value);
+    const float value = layers.state.weight.row(0).dot(layers.pooled(x, columns)) + layers.state.bias(0);
     VectorMap advantages(result, at(description.width()));
     advantages.array() += value - advantages.mean();
   }

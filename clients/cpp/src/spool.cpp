@@ -10,7 +10,6 @@
 #include <fstream>
 #include <iterator>
 #include <random>
-#include <regex>
 
 #include "penstock/errors.hpp"
 
@@ -88,16 +87,29 @@ std::vector<Numbered> read_batch(const std::string& content, const std::string& 
   return found;
 }
 
+bool made_of(const std::string& text, const char* letters) {
+  return text.find_first_not_of(letters) == std::string::npos;
+}
+
+// The count in <20 digits>-<1 to 6 digits>.batch, or 0 for any other name.
+std::size_t count_in(const std::string& name) {
+  const std::string ending = ".batch";
+  if (name.size() < 22 + ending.size() || name.size() > 27 + ending.size() || name[20] != '-') return 0;
+  if (name.compare(name.size() - ending.size(), ending.size(), ending) != 0) return 0;
+  const std::string count = name.substr(21, name.size() - 21 - ending.size());
+  if (!made_of(name.substr(0, 20), "0123456789") || !made_of(count, "0123456789")) return 0;
+  return std::stoul(count);
+}
+
 std::vector<Batch> batches_in(const fs::path& folder, const std::string& source) {
-  static const std::regex named("(\\d{20})-(\\d{1,6})\\.batch");
   std::vector<Batch> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    std::smatch parts;
-    if (!std::regex_match(name, parts, named)) continue;
+    const std::size_t count = count_in(name);
+    if (count == 0) continue;
     const auto size = entry.file_size(error);
-    if (!error) found.push_back({entry.path(), source, std::stoul(parts[2]), size});
+    if (!error) found.push_back({entry.path(), source, count, size});
   }
   std::sort(found.begin(), found.end(), [](const Batch& a, const Batch& b) { return a.path < b.path; });
   return found;
@@ -158,12 +170,11 @@ void Spool::keep_of_oldest(const std::vector<Numbered>& remaining) {
 }
 
 std::size_t Spool::adopt() {
-  static const std::regex named("[0-9a-f]{32}");
   std::error_code error;
   std::vector<std::string> sources;
   for (const auto& entry : fs::directory_iterator(folder_, error)) sources.push_back(entry.path().filename().string());
   for (const auto& source : sources) {
-    if (!std::regex_match(source, named) || locks_.count(source) || !lock(source)) continue;
+    if (source.size() != 32 || !made_of(source, "0123456789abcdef") || locks_.count(source) || !lock(source)) continue;
     const auto found = batches_in(folder_ / source, source);
     batches_.insert(batches_.begin(), found.begin(), found.end());
     if (found.empty()) release(source);

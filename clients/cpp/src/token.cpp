@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 
 #include "penstock/errors.hpp"
 
@@ -54,12 +53,13 @@ bool is_loopback(const std::string& address) {
   return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
 }
 
-std::string find_token(const nlohmann::json& raw, const std::string& address, const std::string& where) {
-  if (raw.contains("token") && raw.contains("token_file"))
+std::string find_token(const std::optional<std::string>& token, const std::optional<std::string>& token_file,
+                       const std::string& address, const std::string& where) {
+  if (token && token_file)
     throw ConfigError(where + ": token and token_file are both given; leave one out");
-  if (raw.contains("token")) return clean(raw.at("token").get<std::string>(), where + ": token");
-  if (raw.contains("token_file")) {
-    const auto path = expanded(raw.at("token_file").get<std::string>());
+  if (token) return clean(*token, where + ": token");
+  if (token_file) {
+    const auto path = expanded(*token_file);
     const auto found = content_of(path);
     if (!found) throw ConfigError(where + ": token_file names " + path + ", which cannot be read");
     return clean(*found, path);

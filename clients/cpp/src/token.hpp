@@ -1,7 +1,7 @@
 // Where a client finds its token; it never leaves the metadata of a call.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace penstock {
@@ -14,7 +14,8 @@ std::string home_folder();
 
 bool is_loopback(const std::string& address);
 
-// `token`, else `token_file`, else PENSTOCK_TOKEN, else on loopback PENSTOCK_HOME/token, else none.
-std::string find_token(const nlohmann::json& raw, const std::string& address, const std::string& where);
+// `token`, else what is in `token_file`, else PENSTOCK_TOKEN, else on loopback PENSTOCK_HOME/token, else none.
+std::string find_token(const std::optional<std::string>& token, const std::optional<std::string>& token_file,
+                       const std::string& address, const std::string& where);
 
 }  // namespace penstock

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gateway.hpp"
+#include "penstock/version.hpp"
 #include "random.hpp"
 #include "tensors.hpp"
 

@@ -1,0 +1,66 @@
+"""The C++ client for tests: what it needs is installed, and it is built once a session, in `build/`."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CLIENT, EXAMPLE = ROOT / "clients" / "cpp", ROOT / "examples" / "cpp_control"
+PACKAGES = (
+    "g++", "cmake", "ninja-build", "pkg-config", "libgrpc++-dev", "protobuf-compiler-grpc", "libprotobuf-dev",
+    "libeigen3-dev", "nlohmann-json3-dev", "libgtest-dev", "zlib1g-dev", "libssl-dev",
+)  # fmt: skip
+WANTED = f"these tests need: apt-get install {' '.join(PACKAGES)}"
+NEEDED_FILES = (
+    "/usr/include/eigen3/Eigen/Core",
+    "/usr/include/nlohmann/json.hpp",
+    "/usr/include/gtest/gtest.h",
+    "/usr/include/grpcpp/grpcpp.h",
+    "/usr/include/openssl/evp.h",
+    "/usr/include/zlib.h",
+)
+NEEDED_PROGRAMS = ("g++", "cmake", "ninja", "protoc", "grpc_cpp_plugin", "pkg-config")
+BUILD_SECONDS = 1500
+"""A quiet pair of cores takes about one minute; a busy one may take twenty times that."""
+
+
+def build(folder: Path, *flags: str) -> Path:
+    """Configure and build the client with its tests; only what changed since is compiled again."""
+    install_toolchain()
+    run(["cmake", "-S", str(CLIENT), "-B", str(folder), "-G", "Ninja", *flags])
+    run(["cmake", "--build", str(folder), "--parallel", "2"])
+    return folder
+
+
+def run(command: list[str], seconds: float = BUILD_SECONDS, **more: str) -> str:
+    """What a command says; the test fails with its words where it does."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=seconds, check=False, env={**os.environ, **more}
+    )
+    if done.returncode:
+        pytest.fail(
+            f"{' '.join(command)} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-4000:]}"
+        )
+    return done.stdout
+
+
+def install_toolchain() -> None:
+    """With Debian's packages, where that is ours to do. These tests are never skipped."""
+    if not _missing():
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        patient = ("-o", "DPkg::Lock::Timeout=300")  # another worker may be installing something just now
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["apt-get", "update"], ["apt-get", *patient, "install", "-y", *PACKAGES]):
+            subprocess.run(command, check=False, stdout=sys.stderr, timeout=600, env=quiet)
+    if missing := _missing():
+        pytest.fail(f"{WANTED} (missing: {', '.join(missing)})")
+
+
+def _missing() -> list[str]:
+    programs = [name for name in NEEDED_PROGRAMS if shutil.which(name) is None]
+    return programs + [path for path in NEEDED_FILES if not Path(path).exists()]
