@@ -5,7 +5,7 @@ READY  := $(VENV)/.ready
 PYTHON ?= python3
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup run test check fmt bench faults lock clean page proto
+.PHONY: help setup run test check fmt bench faults lock clean page proto sanitize
 
 help:  ## list what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | column -t -s '	'
@@ -68,10 +68,16 @@ proto:  ## compile the messages of the gateway
 	$(BIN)/python -m grpc_tools.protoc -Isrc/penstock/proto --descriptor_set_out=src/penstock/proto/penstock_v1.binpb \
 	  src/penstock/proto/penstock_v1.proto
 
+sanitize:  ## the C++ client's tests under the address, undefined and thread sanitizers
+	cmake -S clients/cpp -B build/cpp-address -G Ninja -DPENSTOCK_SANITIZE=address,undefined
+	cmake --build build/cpp-address --target penstock_tests && ctest --test-dir build/cpp-address --output-on-failure
+	cmake -S clients/cpp -B build/cpp-thread -G Ninja -DPENSTOCK_SANITIZE=thread
+	cmake --build build/cpp-thread --target penstock_tests && ctest --test-dir build/cpp-thread --output-on-failure
+
 lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --universal --generate-hashes --no-header --no-emit-index-url --upgrade \
 	  --extra classic --extra box2d --extra play --extra plot --extra kafka --extra postgres --group dev pyproject.toml -o requirements.lock
 	echo uv | $(BIN)/uv pip compile --quiet --python $(BIN)/python --generate-hashes --no-header --no-emit-index-url --upgrade - -o requirements-uv.lock
 
 clean:  ## remove what setup and tests made
-	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -89,8 +89,10 @@ void Outbox::pack_all() {
 }
 
 void Outbox::store() {
+  // a batch is dropped as one, so a small spool gets small ones
+  const std::size_t most = std::min(max_bytes_.load(), configuration_.spool_bytes / 8);
   while (!ready_.empty()) {
-    const auto batch = next_batch();
+    const auto batch = next_batch(most);
     try {
       counters_.drop("spool_full", spool_.put(batch));
     } catch (const std::exception& error) {
@@ -121,7 +123,7 @@ Answer Outbox::send(Gateway& gateway, Reporter& reporter, Clock::time_point unti
       if (answer.kind == Answer::ok) spool_.keep_of_oldest(batch);
       count_stored();
     } else if (!ready_.empty()) {
-      auto batch = next_batch();
+      auto batch = next_batch(max_bytes_.load());
       const auto count = static_cast<std::ptrdiff_t>(batch.size());
       answer = deliver(gateway, reporter, spool_.source(), batch, until, pause);
       if (answer.kind != Answer::ok) break;
@@ -168,12 +170,12 @@ Answer Outbox::deliver(Gateway& gateway, Reporter& reporter, const std::string& 
   return answer;
 }
 
-std::vector<Numbered> Outbox::next_batch() const {
+std::vector<Numbered> Outbox::next_batch(std::size_t max_bytes) const {
   std::vector<Numbered> batch;
   std::size_t size = 0;
   for (const auto& numbered : ready_) {
     size += numbered.second.size() + 16;
-    if (!batch.empty() && (size > max_bytes_.load() || batch.size() == kBatchCount)) break;
+    if (!batch.empty() && (size > max_bytes || batch.size() == kBatchCount)) break;
     batch.push_back(numbered);
   }
   return batch;

@@ -47,7 +47,7 @@ class Outbox {
  private:
   Answer deliver(Gateway& gateway, Reporter& reporter, const std::string& source, std::vector<Numbered>& batch,
                  Clock::time_point until, double& pause);
-  std::vector<Numbered> next_batch() const;
+  std::vector<Numbered> next_batch(std::size_t max_bytes) const;
   std::vector<Numbered> stored_batch();
   std::unique_ptr<Rows> next_ended();
   void count_stored();

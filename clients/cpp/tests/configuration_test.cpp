@@ -99,8 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"/observation_shape", {4, 4},
               "algorithm_parameters.input_size is 8, but observation_shape has 16 entries; leave one out"},
         Wrong{"/fallback", {{"action", 4}}, "fallback.action must be a whole number from 0 to 3, not 4"},
-        Wrong{"/tls", {{"ca", "/nowhere.pem"}}, "tls.ca names /nowhere.pem, which is not a file"},
-        Wrong{"/algorithm_name", "SAC", ""}));
+        Wrong{"/tls", {{"ca", "/nowhere.pem"}}, "tls.ca names /nowhere.pem, which is not a file"}));
 
 TEST(Configuration, WhatContradictsItselfIsRefused) {
   json raw = luna("/continuous", true);
