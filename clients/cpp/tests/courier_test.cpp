@@ -114,7 +114,7 @@ TEST_F(WithAgent, WhatIsLeftAtTheEndIsDeliveredByTheNextProcessOnce) {
 TEST_F(WithAgent, AFullSpoolDropsTheOldestAndCounts) {
   gateway->away = true;
   auto configuration = configured();
-  configuration.spool_bytes = 4000;
+  configuration.spool_bytes = 2000;
   RL4SysAgent agent(configuration, options());
   TrajectoryPtr trajectory;
   for (int i = 0; i < 40; ++i) agent.mark_end_of_trajectory(trajectory, step(agent, trajectory));
@@ -123,7 +123,7 @@ TEST_F(WithAgent, AFullSpoolDropsTheOldestAndCounts) {
     const auto dropped = figures.dropped.count("spool_full") ? figures.dropped.at("spool_full") : 0;
     return dropped > 0 && dropped + figures.waiting_trajectories == 40;
   }));
-  EXPECT_LE(agent.figures().waiting_bytes, 4000u);
+  EXPECT_LE(agent.figures().waiting_bytes, 2000u);
 }
 
 TEST_F(WithAgent, ClosingDoesNotWaitForALongPoll) {
