@@ -1,6 +1,7 @@
 """The C++ client, as an engineer meets it: built, tested, installed, found, linked, and trained with."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,27 @@ def test_a_control_loop_in_cpp_trains_through_the_gateway(control: Path, tmp_pat
     assert last["version"].split(".")[1] != "0"
     assert last["decisions"] - last["fallbacks"] > 10_000, "the policy decided, not the heuristic"
     assert last["sent"] >= last["episodes"], "every episode arrived, and those that waited"
+    assert not list((tmp_path / "spool").glob("*/*/*.batch"))
+
+
+def test_a_gateway_that_dies_is_not_felt_and_nothing_is_lost(control: Path, tmp_path: Path) -> None:
+    with Gateway(tmp_path) as gateway:
+        file = configuration(tmp_path, gateway.address)
+        command = [str(control), str(file), "400", "1000"]
+        environment = {**os.environ, "PENSTOCK_HOME": str(tmp_path)}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as loop:
+            assert loop.stdout is not None
+            before: dict[str, Any] = {"version": ""}
+            while not before["version"]:
+                before = json.loads(loop.stdout.readline())
+            gateway.kill()
+            gateway.start()
+            said = lines(loop.stdout.read())
+        assert loop.returncode == 0
+    last = said[-1]
+    assert last["episodes"] == 400
+    assert last["fallbacks"] == before["fallbacks"], "the policy that was there went on deciding"
+    assert last["sent"] == 400
     assert not list((tmp_path / "spool").glob("*/*/*.batch"))
 
 

@@ -213,6 +213,66 @@ TEST_F(WithAgent, MaskedActionsAreNeverTaken) {
   EXPECT_EQ(agent.request_for_action(trajectory, observation, mask).action.act(), 2);
 }
 
+TEST_F(WithAgent, NumbersAreRecordedRawAndActedWithinTheirBounds) {
+  gateway = std::make_shared<ServedGateway>(box_description_text(8), fresh_box_policy(8, 1));
+  auto configuration = parse_configuration(
+      R"({"client_id": "test", "algorithm_name": "PPO", "continuous": true, "send_frequency": 1,
+          "fallback": {"action": [0.25, -0.25]}, "algorithm_parameters": {"input_size": 8, "act_dim": 2}})");
+  configuration.deadline_seconds = 5.0;
+  RL4SysAgent agent(configuration, options());
+  ASSERT_TRUE(within(10, [&] { return agent.version().has_value(); }));
+  TrajectoryPtr trajectory;
+  std::vector<float> acted;
+  for (int i = 0; i < 100; ++i) {
+    const Action action = step(agent, trajectory);
+    acted.insert(acted.end(), action.values().begin(), action.values().end());
+  }
+  agent.off();
+  Action last = step(agent, trajectory);
+  EXPECT_EQ(last.values()[0], 0.25f);
+  EXPECT_TRUE(last.foreign());
+  EXPECT_THROW(last.did(std::vector<float>{1.0f}), UsageError);
+  last.did(std::vector<float>{0.5f, 3.0f});
+  agent.mark_end_of_trajectory(trajectory, last);
+  const auto found = gateway->stored(1).at(0);
+  const auto raw = floats(found.actions());
+  const auto log_probs = floats(found.log_probs());
+  const auto seen = floats(found.observations().at("observations"));
+  ASSERT_EQ(raw.size(), 202u);
+  EXPECT_EQ(raw[201], 3.0f);
+  const Description description = description_of(gateway->description);
+  const Network network(description, fresh_box_policy(8, 1));
+  Scratch scratch;
+  network.prepare(scratch);
+  bool cut = false;
+  for (std::size_t i = 0; i < 100; ++i) {
+    for (std::size_t k = 0; k < 2; ++k) {
+      EXPECT_EQ(acted[2 * i + k], std::clamp(raw[2 * i + k], -1.0f, 1.0f));
+      cut = cut || raw[2 * i + k] != acted[2 * i + k];
+    }
+    const float* row = &seen[8 * i];
+    float outputs[4], action[2] = {raw[2 * i], raw[2 * i + 1]};
+    network.outputs(&row, outputs, scratch);
+    EXPECT_NEAR(log_probs[i], log_prob(description, outputs, nullptr, {nullptr, action}), 1e-4f);
+  }
+  EXPECT_TRUE(cut) << "a deviation of 1.6 must have left the bounds in 100 draws";
+}
+
+TEST_F(WithAgent, NumbersThatAreNotFiniteFallBackToTheVersionBefore) {
+  RL4SysAgent agent(configured(R"(, "fallback": {"action": 2})"), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version().has_value(); }));
+  TrajectoryPtr trajectory;
+  step(agent, trajectory);
+  // finite weights whose products are not
+  auto wild = fresh_policy(8, 4, 2);
+  wild.at("policy/output/weight") = tensor_of({64, 4}, std::vector<float>(256, 3e38f));
+  gateway->publish({1, 1}, wild);
+  ASSERT_TRUE(within(10, [&] { return agent.version() == Version{1, 1}; }));
+  EXPECT_FALSE(step(agent, trajectory).foreign());
+  EXPECT_EQ(agent.figures().fallbacks.at("previous"), 1u);
+  EXPECT_EQ(agent.figures().troubles.at("policy"), 1u);
+}
+
 TEST_F(WithAgent, RefusalsOfTheGatewayAreThrownByTheConstructor) {
   gateway->refusal = "the gateway at x refuses: gama is unknown";
   EXPECT_THROW(RL4SysAgent(configured(), options()), ConfigError);

@@ -76,11 +76,25 @@ inline std::string description_text(std::size_t in, std::size_t out, bool masked
          R"(},"exact":false},"network":{"body":"mlp","hidden":[64,64],"activation":"tanh"},"duelling":false})";
 }
 
+// A gaussian policy of two numbers within ±1.
+inline std::string box_description_text(std::size_t in) {
+  return R"({"algorithm":"ppo","head":"gaussian","spaces":{"observation":{"columns":{"observations":{"shape":[)" +
+         std::to_string(in) + R"(],"dtype":"<f4"}},"leaves":[]},"action":{"kind":"box","shape":[2],"low":[-1,-1],)" +
+         R"("high":[1,1],"masked":false},"exact":false},"network":{"body":"mlp","hidden":[64,64],"activation":"tanh"}})";
+}
+
+inline Tensors fresh_box_policy(std::size_t in, std::uint64_t seed) {
+  Tensors tensors = fresh_policy(in, 2, seed);
+  tensors["policy/log_std"] = tensor_of({2}, {0.5f, -0.5f});
+  return tensors;
+}
+
 class ServedGateway : public Gateway {
  public:
   ServedGateway(std::size_t in, std::size_t out, bool masked = false)
-      : description(description_text(in, out, masked)) {
-    publish({1, 0}, fresh_policy(in, out, 1));
+      : ServedGateway(description_text(in, out, masked), fresh_policy(in, out, 1)) {}
+  ServedGateway(std::string described, const Tensors& tensors) : description(std::move(described)) {
+    publish({1, 0}, tensors);
   }
 
   // Both are read under the lock by the client's threads.
