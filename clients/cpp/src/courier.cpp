@@ -10,7 +10,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t kProtocol = 1;
-constexpr const char* kSoftware = "penstock-client/0.4.0 c++/17";
+constexpr const char* kSoftware = "penstock-client/" PENSTOCK_RELEASE " c++/17";
 constexpr double kOpenSeconds = 60.0;  // a new policy is made by a process of its own first
 constexpr double kFetchSeconds = 30.0;  // beyond the long poll, for a large version on a slow link
 constexpr double kTick = 0.5;
