@@ -121,9 +121,9 @@ TEST_F(WithAgent, AFullSpoolDropsTheOldestAndCounts) {
   ASSERT_TRUE(within(10, [&] {
     const auto figures = agent.figures();
     const auto dropped = figures.dropped.count("spool_full") ? figures.dropped.at("spool_full") : 0;
-    return dropped > 0 && dropped + figures.waiting_trajectories == 40;
+    // until all have left memory for the spool, they weigh more
+    return dropped > 0 && dropped + figures.waiting_trajectories == 40 && figures.waiting_bytes <= 2000;
   }));
-  EXPECT_LE(agent.figures().waiting_bytes, 2000u);
 }
 
 TEST_F(WithAgent, ClosingDoesNotWaitForALongPoll) {
