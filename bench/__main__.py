@@ -5,9 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from bench import client, control, kafka, learn, limit, micro, race, report, sustained, venvs
+from bench import client, control, cpp, deltas, kafka, learn, limit, micro, race, report, sustained, venvs
 
-SECTIONS = ("race", "limit", "sustained", "micro", "learn", "kafka", "control", "client")
+SECTIONS = ("race", "limit", "sustained", "micro", "learn", "kafka", "control", "client", "cpp", "deltas")
 
 
 def main() -> int:
@@ -49,6 +49,10 @@ def _measure(section: str, arguments: argparse.Namespace) -> object:
         turns, seconds = (1, 2.0) if quick else (7, 6.0)
         peers = tuple(peer for peer in arguments.peers if peer in client.SAMPLERS)
         return client.measure(out, turns, seconds, peers)
+    if section == "cpp":
+        return cpp.measure(out.resolve(), 1 if quick else 5)
+    if section == "deltas":
+        return deltas.measure(*((4, 1) if quick else (30, 3)))
     if section == "control":
         return control.measure(quick)
     if section == "kafka":

@@ -9,14 +9,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench import client
+from bench import client, cpp, deltas
 from bench.processes import ROOT
 from bench.race import OURS, SB3_RATIO
 
 QUIET_LOAD = 0.5
 QUIET_SHARE = 0.1
 """Verdicts count only below these: load before the start; share of the processors used by others meanwhile."""
-SECTIONS = ("machine", "race", "limit", "sustained", "micro", "learn", "kafka", "control", "client")
+SECTIONS = (
+    "machine",
+    "race",
+    "limit",
+    "sustained",
+    "micro",
+    "learn",
+    "kafka",
+    "control",
+    "client",
+    "cpp",
+    "deltas",
+)
 
 
 def machine() -> dict[str, Any]:
@@ -147,7 +159,8 @@ def verdicts(facts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         rows.append(("stream, 64 KiB records, MB/s", "≥ 500", f"{speed:,.0f}", _yes(speed >= 500)))
     rows += _kafka_verdicts(facts.get("kafka"))
     rows += _control_verdicts(facts.get("control"))
-    rows += client.verdicts(facts.get("client"))
+    rows += client.verdicts(facts.get("client")) + cpp.verdicts(facts.get("cpp"))
+    rows += deltas.verdicts(facts.get("deltas"))
     for row in facts.get("learn", []):
         name = f"{row['algorithm']} learns {row['environment']} (seed {row['seed']})"
         rows.append((name, f"≥ {row['target']:g}", str(row["mean_return"]), _yes(row["reached"])))

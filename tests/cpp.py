@@ -3,10 +3,11 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.debian import installed
 
 ROOT = Path(__file__).parents[1]
 CLIENT, EXAMPLE = ROOT / "clients" / "cpp", ROOT / "examples" / "cpp_control"
@@ -14,7 +15,6 @@ PACKAGES = (
     "g++", "cmake", "ninja-build", "pkg-config", "libgrpc++-dev", "protobuf-compiler-grpc", "libprotobuf-dev",
     "libeigen3-dev", "nlohmann-json3-dev", "libgtest-dev", "zlib1g-dev", "libssl-dev",
 )  # fmt: skip
-WANTED = f"these tests need: apt-get install {' '.join(PACKAGES)}"
 NEEDED_FILES = (
     "/usr/include/eigen3/Eigen/Core",
     "/usr/include/nlohmann/json.hpp",
@@ -30,7 +30,7 @@ BUILD_SECONDS = 1500
 
 def build(folder: Path, *flags: str) -> Path:
     """Configure and build the client with its tests; only what changed since is compiled again."""
-    install_toolchain()
+    installed(lambda: not _missing() or None, *PACKAGES)
     run(["cmake", "-S", str(CLIENT), "-B", str(folder), "-G", "Ninja", *flags])
     run(["cmake", "--build", str(folder), "--parallel", "2"])
     return folder
@@ -46,19 +46,6 @@ def run(command: list[str], seconds: float = BUILD_SECONDS, **more: str) -> str:
             f"{' '.join(command)} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-4000:]}"
         )
     return done.stdout
-
-
-def install_toolchain() -> None:
-    """With Debian's packages, where that is ours to do. These tests are never skipped."""
-    if not _missing():
-        return
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        patient = ("-o", "DPkg::Lock::Timeout=300")  # another worker may be installing something just now
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "update"], ["apt-get", *patient, "install", "-y", *PACKAGES]):
-            subprocess.run(command, check=False, stdout=sys.stderr, timeout=600, env=quiet)
-    if missing := _missing():
-        pytest.fail(f"{WANTED} (missing: {', '.join(missing)})")
 
 
 def _missing() -> list[str]:
