@@ -4,6 +4,7 @@ import pytest
 
 from penstock.control.feed import KINDS
 from penstock.control.permissions import NEEDED
+from penstock.server.grpc_auth import OPERATIONS
 from penstock.server.mcp import OFFERS, WITHOUT_TOOL
 from penstock.server.rest import ROUTERS
 from penstock.server.watch_talk import OPERATION
@@ -51,5 +52,5 @@ def test_every_rest_operation_has_its_command():
 
 @pytest.mark.parametrize("operation", sorted(NEEDED))
 def test_every_permission_belongs_to_something(operation: str):
-    feeds = {*KINDS.values(), OPERATION}
-    assert operation in operations() | feeds
+    others = {*KINDS.values(), OPERATION, *OPERATIONS.values()}
+    assert operation in operations() | others

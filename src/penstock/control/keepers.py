@@ -107,7 +107,8 @@ class Keepers:
             status = folder.stored_status()
         except PenstockError:
             return False
-        live = status.state in LIVE or status.state is RunState.PAUSED
+        # a run that was accepted and not begun yet has no keeper: the next server begins it
+        live = status.keeper is not None and (status.state in LIVE or status.state is RunState.PAUSED)
         return live and status.managed and folder.kept()
 
     def _words(self, run: str, code: int) -> str:

@@ -38,6 +38,10 @@ WITHOUT_TOOL = {
     "watch_states": "the live feed; a conversation asks get_status",
     "watch_logs": "the live feed; a conversation asks get_logs with `after`",
     "watch_play": "pictures for people; a conversation asks evaluate_policy",
+    "open_policy": "for running systems, over gRPC (docs/gateway.md)",
+    "send_experience": "for running systems, over gRPC",
+    "fetch_policy": "for running systems, over gRPC",
+    "act_remotely": "for running systems, over gRPC",
 }
 """Operations an assistant has no tool for, and why."""
 
