@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from penstock import proto
+from penstock.errors import Unavailable
 from penstock.loop.gateway import queue as queues
+from penstock.loop.gateway import service as services
 from penstock.loop.gateway.configuration import translate
 from penstock.loop.gateway.figures import OwnFigures
 from penstock.loop.gateway.packing import accounted
@@ -163,6 +165,44 @@ def test_what_is_sent_becomes_rollouts_once_whoever_dies(bench: Bench) -> None:
     assert packed is not None
     assert accounted(packed.counts) == packed.position[0]
     assert [item.facts.round for item in rollouts] == sorted({item.facts.round for item in rollouts})
+
+
+@dataclass
+class Faltering:
+    """A writer whose next writes fail, after they landed or before."""
+
+    real: Any
+    fails: list[str] = field(default_factory=list)
+
+    def write(self, key: str, value: Any) -> None:
+        how = self.fails.pop(0) if self.fails else "lands"
+        if how != "lost":
+            self.real.write(key, value)
+        if how != "lands":
+            raise Unavailable("the log did not answer in time")
+
+
+@pytest.mark.parametrize("fault", ["lost", "landed"])
+def test_a_rollout_that_could_not_be_written_comes_again_as_it_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(services, "RETRY_SECONDS", 0.05)
+    bench.publish(0)
+    service = bench.service()
+    writer = Faltering(service._rounds._writer)
+    monkeypatch.setattr(service._rounds, "_writer", writer)
+    monkeypatch.setattr(service._rounds, "say_hello", lambda: None)
+    writer.fails.append(fault)
+    send(service, 1, 2, 3, 4)
+    eventually(lambda: service.queue.waiting == 0)
+    bench.publish(1)
+    send(service, 5, 6, 7, 8)
+    eventually(lambda: service._rounds.last_round == 1)
+    by_round = {item.facts.round: item for item in bench.rollouts()}
+    assert rows_of(list(by_round.values())) == [
+        (number, row) for number in range(1, 9) for row in range(ROWS)
+    ]
+    assert len(bench.rollouts()) == (2 if fault == "lost" else 3)
 
 
 def test_what_is_dropped_is_counted_by_its_reason(bench: Bench) -> None:

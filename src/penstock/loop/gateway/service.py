@@ -14,7 +14,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.logs import Log
 from penstock.loop.gateway.configuration import is_off_policy
 from penstock.loop.gateway.figures import ClientFigures, OwnFigures
-from penstock.loop.gateway.packing import OUTCOMES, Packer, accounted
+from penstock.loop.gateway.packing import OUTCOMES, Pack, Packer, accounted
 from penstock.loop.gateway.queue import Queue
 from penstock.loop.gateway.receiving import Expected
 from penstock.loop.gateway.remote_acting import RemoteActing
@@ -83,6 +83,8 @@ class Service:
         self.versions = Versions(stream, record.run)
         self.queue = Queue(stream, self.expected, record.spec.stream, packed)
         self._packer = Packer.go_on(spaces, record.spec.actors, not self.off_policy, packed)
+        self._pending: tuple[int, Pack] | None = None
+        """A rollout that is packed and perhaps not in the log, and its round."""
         self._sizes: deque[int] = deque()
         self._accounted = accounted(self._packer.counts)
         start = None if packed is None else packed.position
@@ -149,13 +151,17 @@ class Service:
             self._packer.add((record.partition, record.offset), trajectory)
 
     def _write_round(self) -> None:
-        turn = self._rounds.turn(self.versions.newest)
-        if turn is None:
-            return
-        self._packer.drop_stale(turn, self.record.spec.pace.max_lag)
-        if (due := self._packer.due()) is None:
-            return
-        facts = self._rounds.write(turn, self._packer.pack(due))
+        if self._pending is None:
+            turn = self._rounds.turn(self.versions.newest)
+            if turn is None:
+                return
+            self._packer.drop_stale(turn, self.record.spec.pace.max_lag)
+            if (due := self._packer.due()) is None:
+                return
+            self._pending = turn, self._packer.pack(due)
+        # A write that fails may have landed: so the same rollout comes again in the same round, and counts once.
+        facts = self._rounds.write(*self._pending)
+        self._pending = None
         self._last = facts
         self._rows += facts.steps
         self._returns.extend(episode.total_reward for episode in facts.episodes)
