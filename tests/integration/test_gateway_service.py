@@ -19,14 +19,14 @@ from penstock.loop.gateway import service as services
 from penstock.loop.gateway.configuration import translate
 from penstock.loop.gateway.figures import OwnFigures
 from penstock.loop.gateway.packing import accounted
-from penstock.loop.gateway.queue import decode_facts
+from penstock.loop.gateway.queue import Queue, decode_facts
 from penstock.loop.gateway.rounds import SLOT
 from penstock.loop.gateway.service import Idling, Service
 from penstock.loop.policies import Publisher
 from penstock.loop.registry import RunRecord, register, unregister
 from penstock.model import delta, topics
 from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts
-from penstock.model.rollout import Rollout, decode_experience
+from penstock.model.rollout import Packed, Rollout, decode_experience
 from penstock.model.run import run_id
 from penstock.model.spec import StreamSpec
 from penstock.model.tensors import weights_sha256
@@ -203,6 +203,28 @@ def test_a_rollout_that_could_not_be_written_comes_again_as_it_was(
         (number, row) for number in range(1, 9) for row in range(ROWS)
     ]
     assert len(bench.rollouts()) == (2 if fault == "lost" else 3)
+
+
+def test_numbers_that_could_not_be_written_down_are_written_the_next_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.publish(0)
+    service = bench.service()
+    service._ending.set()  # the test does what its thread would do
+    service._thread.join()
+    writer = Faltering(service.queue._told, ["lost"])
+    monkeypatch.setattr(service.queue, "_told", writer)
+    send(service, 1, 2)
+    with pytest.raises(Unavailable):
+        service.queue.flush({}, now=True)
+    assert service.queue.store("6" * 32, message(1), service.versions.version).outcome == queues.STORED
+    service.queue.flush({0: 3}, now=True)
+    # as if retention had dropped all that is told
+    packed = Packed({0: 3}, 0, 0, {"packed": 3})
+    again = Queue(bench.stream, service.expected, bench.record.spec.stream, packed)
+    for source, numbers in ((SOURCE, (1, 2)), ("6" * 32, (1,))):
+        for number in numbers:
+            assert again.store(source, message(number), service.versions.version).outcome == queues.DUPLICATE
 
 
 def test_what_is_dropped_is_counted_by_its_reason(bench: Bench) -> None:

@@ -84,15 +84,20 @@ class Queue:
         with self._lock:
             changed = {name: self._sources[name] for name in sorted(self._changed)}
             records = [SourceRecord(name, list(item.taken), item.floor) for name, item in changed.items()]
-            self._changed.clear()
             # taken under the lock: nothing is stored between the look at the sources and at the end
             end = self._stream.end(topics.trajectories(self._run)) if records else self._covered
+            self._changed.clear()
         self._flushed_at = time.monotonic()
-        for record in records:
-            self._told.write(record.source, encode(Schema.SOURCE, record))
-        if records:
-            self._told.write("", encode(Schema.SOURCE, SourceRecord("", position=end)))
-            self._covered = end
+        try:
+            for record in records:
+                self._told.write(record.source, encode(Schema.SOURCE, record))
+            if records:
+                self._told.write("", encode(Schema.SOURCE, SourceRecord("", position=end)))
+                self._covered = end
+        except Unavailable:
+            with self._lock:  # told the next time: a position must not cover what nobody wrote down
+                self._changed |= changed.keys()
+            raise
         kept = {part: min(offset, self._covered.get(part, 0)) for part, offset in packed.items()}
         self._stream.protect(topics.trajectories(self._run), kept or {0: 0})
 
