@@ -227,6 +227,33 @@ def test_numbers_that_could_not_be_written_down_are_written_the_next_time(
             assert again.store(source, message(number), service.versions.version).outcome == queues.DUPLICATE
 
 
+def test_a_write_that_failed_and_landed_is_packed_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.publish(0)
+    service = bench.service()
+    writer = Faltering(service.queue._writer, ["landed"])
+    monkeypatch.setattr(service.queue, "_writer", writer)
+    with service.queue._lock:  # the client comes again before the packer has read anything
+        newest = service.versions.version
+        first = service.queue._store(SOURCE, 1, message(1), newest)
+        again = service.queue._store(SOURCE, 1, message(1), newest)
+    assert [first.outcome, again.outcome] == [queues.LATER, queues.STORED]
+    writer.fails.append("landed")
+    assert send(service, 2) == [queues.LATER]
+    eventually(lambda: service.queue.waiting == 2)  # the packer has read it: now it is known
+    assert send(service, 2, 3, 4) == [queues.DUPLICATE, queues.STORED, queues.STORED]
+    eventually(lambda: bench.rollouts())
+    eventually(lambda: service.queue.waiting == 0)
+    assert bench.stored() == [1, 1, 2, 3, 4]
+    assert rows_of(bench.rollouts()) == [(number, row) for number in range(1, 5) for row in range(ROWS)]
+    figures = service.figures()
+    names = ("received", "packed", "duplicate", "queue_bytes")
+    assert [figures[f"gateway/{name}"] for name in names] == [4, 4, 1, 0]
+    service.close()
+    assert bench.service().queue.waiting == 0
+
+
 def test_what_is_dropped_is_counted_by_its_reason(bench: Bench) -> None:
     bench.publish(0)
     service = bench.service()

@@ -49,6 +49,8 @@ class Queue:
         self._lock = threading.Lock()
         self._sources: dict[str, Source] = {}
         self._changed: set[str] = set()
+        self._due: set[tuple[str, int]] = set()
+        """Stored and not read by the packer yet."""
         self._flushed_at = time.monotonic()
         self._covered: Position = {}
         """Everything before it is told in `sources.<run>`."""
@@ -70,6 +72,21 @@ class Queue:
             receipt = self._store(source, sequence, message, newest)
             self.counts[NAMES[receipt.outcome]] += 1
         return receipt
+
+    def arrived(self, source: str, sequence: int, size: int) -> bool:
+        """Whether a trajectory that was read from the log is to be packed; False for the copy of another.
+
+        A write that failed may have landed: then a number lies in the log that nobody counted, or lies there twice.
+        """
+        with self._lock:
+            if (source, sequence) in self._due:
+                self._due.discard((source, sequence))
+                return True
+            known = self._sources.get(source)
+            if known is not None and known.look(sequence) != "new":
+                return False
+            self._take(source, sequence, size)
+            return True
 
     def taken_off(self, trajectories: int, size: int) -> None:
         """Some are accounted for."""
@@ -121,12 +138,17 @@ class Queue:
             self._writer.write(source, record)
         except Unavailable as error:
             return Receipt(sequence, LATER, str(error))
+        self._take(source, sequence, len(record))
+        self._due.add((source, sequence))
+        self.stored_at = time.monotonic()
+        return Receipt(sequence, STORED)
+
+    def _take(self, source: str, sequence: int, size: int) -> None:
+        """Use a number up, and count what waits under it."""
         self._sources.setdefault(source, Source()).take(sequence)
         self._changed.add(source)
         self._waiting += 1
-        self.bytes += len(record)
-        self.stored_at = time.monotonic()
-        return Receipt(sequence, STORED)
+        self.bytes += size
 
     def _recover(self, packed: Position) -> None:
         """What was stored before this gateway: used numbers, and how much waits."""
@@ -141,11 +163,16 @@ class Queue:
         self._waiting = 0
         start = {part: min(offset, packed.get(part, 0)) for part, offset in self._covered.items()}
         reader = RecordReader(self._stream, topics.trajectories(self._run), decode_facts, start or None)
+        settled = set[tuple[str, int]]()
         for batch in reader.drain():
             for record, facts in batch:
                 self._sources.setdefault(facts.source, Source()).take(facts.sequence)
                 self._changed.add(facts.source)
-                if record.offset >= packed.get(record.partition, 0):
+                place = (facts.source, facts.sequence)
+                if record.offset < packed.get(record.partition, 0):
+                    settled.add(place)
+                elif place not in settled and place not in self._due:
+                    self._due.add(place)
                     self._waiting += 1
                     self.bytes += len(record.value)
         reader.close()

@@ -85,7 +85,8 @@ class Service:
         self._packer = Packer.go_on(spaces, record.spec.actors, not self.off_policy, packed)
         self._pending: tuple[int, Pack] | None = None
         """A rollout that is packed and perhaps not in the log, and its round."""
-        self._sizes: deque[int] = deque()
+        self._sizes: deque[int | None] = deque()
+        """Of what was read and is not accounted for; None for duplicates, which the queue does not count."""
         self._accounted = accounted(self._packer.counts)
         start = None if packed is None else packed.position
         self._reader = RecordReader(stream, topics.trajectories(record.run), Trajectory.decode, start)
@@ -147,8 +148,10 @@ class Service:
             self.versions.poll(TICK_SECONDS)
             return
         for record, trajectory in self._reader.read(READ_AT_ONCE, TICK_SECONDS):
-            self._sizes.append(len(record.value))
-            self._packer.add((record.partition, record.offset), trajectory)
+            facts, size = trajectory.facts, len(record.value)
+            wanted = self.queue.arrived(facts.source, facts.sequence, size)
+            self._sizes.append(size if wanted else None)
+            self._packer.add((record.partition, record.offset), trajectory, duplicate=not wanted)
 
     def _write_round(self) -> None:
         if self._pending is None:
@@ -171,7 +174,8 @@ class Service:
         count = accounted(self._packer.counts) - self._accounted
         if count:
             self._accounted += count
-            self.queue.taken_off(count, sum(self._sizes.popleft() for _ in range(count)))
+            sizes = [size for _ in range(count) if (size := self._sizes.popleft()) is not None]
+            self.queue.taken_off(len(sizes), sum(sizes))
 
     def _mind_the_learner(self) -> None:
         now = time.monotonic()
@@ -210,7 +214,7 @@ class Service:
             **self._own.now(),
             "gateway/queue_trajectories": waiting,
             "gateway/queue_bytes": self.queue.bytes,
-            "gateway/received": accounted(counts) + waiting,
+            "gateway/received": accounted(counts) - counts["duplicate"] + waiting,
             **{f"gateway/{name}": counts[name] for name in OUTCOMES},
             **{f"gateway/sent_{name}": count for name, count in self.queue.counts.items()},
         }
