@@ -230,6 +230,7 @@ def test_numbers_that_could_not_be_written_down_are_written_the_next_time(
 def test_a_write_that_failed_and_landed_is_packed_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(queues, "REST_SECONDS", 0.0)
     bench.publish(0)
     service = bench.service()
     writer = Faltering(service.queue._writer, ["landed"])
@@ -252,6 +253,28 @@ def test_a_write_that_failed_and_landed_is_packed_once(
     assert [figures[f"gateway/{name}"] for name in names] == [4, 4, 1, 0]
     service.close()
     assert bench.service().queue.waiting == 0
+
+
+def test_after_one_that_has_to_wait_the_others_wait_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "REST_SECONDS", 600.0)
+    bench.publish(0)
+    service = bench.service()
+    writer = Faltering(service.queue._writer, ["lands", "lost"])
+    monkeypatch.setattr(service.queue, "_writer", writer)
+    newest, messages = service.versions.version, [message(number) for number in range(1, 6)]
+
+    def outcomes(until: float = float("inf")) -> list[int]:
+        return [one.outcome for one in service.queue.store_all(SOURCE, messages, newest, until)]
+
+    assert outcomes() == [queues.STORED] + [queues.LATER] * 4
+    assert bench.stored() == [1], "nothing overtakes"
+    assert outcomes() == [queues.DUPLICATE] + [queues.LATER] * 4, "for a while nobody tries"
+    service.queue._rests_until = 0.0
+    assert set(outcomes(until=0.0)) == {queues.LATER}, "who asked is gone"
+    assert outcomes() == [queues.DUPLICATE] + [queues.STORED] * 4
+    assert bench.stored() == [1, 2, 3, 4, 5]
 
 
 def test_what_is_dropped_is_counted_by_its_reason(bench: Bench) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -127,7 +128,9 @@ class Servicer:
             )
         if request.HasField("figures"):
             service.clients.take(context.peer(), request.figures)
-        receipts = await self._in(self._storing, _store, service, request)
+        remaining = context.time_remaining()
+        until = float("inf") if remaining is None else time.monotonic() + remaining
+        receipts = await self._in(self._storing, _store, service, request, until)
         later = any(receipt.outcome == LATER for receipt in receipts)
         for receipt in receipts:
             if receipt.outcome == REFUSED:
@@ -192,9 +195,8 @@ def refusal(error: PenstockError) -> tuple[Any, str]:
     return next(code for kind, code in STATUS if isinstance(error, kind)), str(error)[:1000]
 
 
-def _store(service: Service, request: Any) -> list[Any]:
-    newest = service.versions.version
-    return [service.queue.store(request.source, message, newest) for message in request.trajectories]
+def _store(service: Service, request: Any, until: float) -> list[Any]:
+    return service.queue.store_all(request.source, request.trajectories, service.versions.version, until)
 
 
 async def _newer(service: Service, have: Version, seconds: float) -> None:

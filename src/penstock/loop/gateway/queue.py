@@ -5,6 +5,7 @@ Writes to: `trajectories.<run>` and `sources.<run>`. Many threads store, one at 
 
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ from penstock.stream.records import RecordReader
 
 MOST_QUEUED_BYTES = 256 << 20
 FLUSH_SECONDS = 5.0
+REST_SECONDS = 1.0
+"""After a write that failed nobody tries for so long: each try may hold a thread up to the write deadline."""
 
 STORED, DUPLICATE = SendReply.STORED, SendReply.DUPLICATE
 REFUSED, LATER = SendReply.REFUSED, SendReply.LATER
@@ -51,6 +54,7 @@ class Queue:
         self._changed: set[str] = set()
         self._due: set[tuple[str, int]] = set()
         """Stored and not read by the packer yet."""
+        self._rests_until = float("-inf")
         self._flushed_at = time.monotonic()
         self._covered: Position = {}
         """Everything before it is told in `sources.<run>`."""
@@ -64,6 +68,25 @@ class Queue:
     def waiting(self) -> int:
         """Trajectories that are stored and not accounted for."""
         return self._waiting
+
+    def store_all(
+        self, source: str, messages: Iterable[Any], newest: Version, until: float = float("inf")
+    ) -> list[Receipt]:
+        """Store in this order; after the first that has to wait, or past `until`, the others wait too."""
+        receipts, waits, untried = list[Receipt](), "", 0
+        for message in messages:
+            if not waits and time.monotonic() > until:
+                waits = "the call's deadline is over"
+            if waits:
+                receipts.append(Receipt(int(message.sequence), LATER, waits))
+                untried += 1
+                continue
+            receipts.append(self.store(source, message, newest))
+            if receipts[-1].outcome == LATER:
+                waits = "one before it has to wait"
+        with self._lock:
+            self.counts["later"] += untried
+        return receipts
 
     def store(self, source: str, message: Any, newest: Version) -> Receipt:
         """Check and store one trajectory; what is stored survives the death of this process."""
@@ -134,9 +157,12 @@ class Queue:
         record = trajectory.encode()
         if self.bytes and self.bytes + len(record) > self._most_bytes:
             return Receipt(sequence, LATER, "the queue of this policy is full")
+        if time.monotonic() < self._rests_until:
+            return Receipt(sequence, LATER, "the log did not take what came a moment ago")
         try:
             self._writer.write(source, record)
         except Unavailable as error:
+            self._rests_until = time.monotonic() + REST_SECONDS
             return Receipt(sequence, LATER, str(error))
         self._take(source, sequence, len(record))
         self._due.add((source, sequence))
