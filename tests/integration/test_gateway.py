@@ -114,6 +114,7 @@ def test_opening_again_changes_nothing_and_another_shape_is_refused(
 ) -> None:
     first = client.open(BANDIT)
     assert client.open(BANDIT) == first
+    assert client.open({}) == first, "who says nothing takes the policy as it is"
     louder = json.loads(json.dumps(BANDIT))
     louder["algorithm_parameters"]["pi_lr"] = 1e-3
     assert client.open(louder).run == first.run
@@ -136,6 +137,7 @@ def test_an_old_client_is_told_which_protocol_is_spoken(gateway: Gateway, client
         ("../../etc", BANDIT, "policy's name"),
         ("a" * 65, BANDIT, "policy's name"),
         ("", BANDIT, "policy's name"),
+        ("x", {}, "does not exist yet"),
         ("x", {"algorithm_name": "PPO2"}, "PPO2"),
         ("x", {**BANDIT, "algoritm": 1}, "algoritm"),
         ("x", {**BANDIT, "type": "offpolicy"}, "onpolicy"),

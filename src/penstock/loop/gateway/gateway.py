@@ -15,6 +15,7 @@ from penstock.executors.base import Executor, Exit, WorkerSpec
 from penstock.logs import Log
 from penstock.loop.gateway.configuration import differences, translate
 from penstock.loop.gateway.figures import OwnFigures
+from penstock.loop.gateway.joining import completed, joins, unknown
 from penstock.loop.gateway.service import Service, Steering
 from penstock.loop.registry import RunRecord, registered
 from penstock.loop.supervise import last_words
@@ -57,12 +58,21 @@ class Gateway:
     def open(self, policy: str, configuration: Mapping[str, Any]) -> Service:
         """The policy of this name, made where it is new; repeated, it changes nothing.
 
-        Raises ConfigError for a key that is wrong, Conflict where the policy is known and cannot be this one.
+        A configuration without shapes takes a policy that is there as it is. Raises ConfigError for a key that is
+        wrong, Conflict where the policy is known and cannot be this one.
         """
-        wanted = translate(policy, configuration, self._stream.url)
+        policy_of(PREFIX + policy)
+        joining = joins(configuration)
+        wanted = None if joining else translate(policy, configuration, self._stream.url)
         with self._opening_of(policy):
-            service = self._attached(policy) or self._begun(policy, wanted)
-            self._compare(service, wanted)
+            service = self._attached(policy)
+            if wanted is None:
+                if service is None:
+                    raise unknown(policy, configuration)
+                wanted = translate(policy, completed(configuration, service.record.spec), self._stream.url)
+            service = service or self._begun(policy, wanted)
+            asks = not joining or bool(configuration.get("algorithm_parameters"))
+            self._compare(service, wanted, asks)
             if service.versions.newest is None:
                 self._prepare(service)
             return service
@@ -137,14 +147,14 @@ class Gateway:
             time.sleep(POLL_SECONDS)
         return service
 
-    def _compare(self, service: Service, wanted: Spec) -> None:
+    def _compare(self, service: Service, wanted: Spec, asks: bool) -> None:
         wrong, loose = differences(service.record.spec, wanted)
         if wrong:
             raise Conflict(
                 f"policy {service.policy} is learned by run {service.run}, whose {'; whose '.join(wrong)}; choose "
                 f"another client_id, or remove the run: penstock delete {service.run}"
             )
-        if loose:
+        if loose and asks:
             self._log.warning("configuration_differs", policy=service.policy, run=service.run, kept=loose)
 
     def _prepare(self, service: Service) -> None:
