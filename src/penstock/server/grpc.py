@@ -25,7 +25,7 @@ from penstock.loop.gateway.versions import Change, described
 from penstock.model.clients import POLICY_NAME
 from penstock.model.policy import Policy
 from penstock.model.version import NONE, Version
-from penstock.server.grpc_auth import OPERATIONS, Gatekeeper, Unknown
+from penstock.server.grpc_auth import OPERATIONS, Gatekeeper, TooMany, Unknown
 
 MESSAGE_BYTES = 4 << 20
 PART_BYTES = 1 << 20
@@ -37,6 +37,7 @@ RETRY_SECONDS = 2.0
 SOURCE = re.compile(r"[0-9a-f]{32}")
 STATUS = (
     (Unknown, grpc.StatusCode.UNAUTHENTICATED),
+    (TooMany, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Denied, grpc.StatusCode.PERMISSION_DENIED),
     (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),
     (Damaged, grpc.StatusCode.INVALID_ARGUMENT),
