@@ -227,9 +227,7 @@ def test_numbers_that_could_not_be_written_down_are_written_the_next_time(
             assert again.store(source, message(number), service.versions.version).outcome == queues.DUPLICATE
 
 
-def test_a_write_that_failed_and_landed_is_packed_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_failed_and_landed_is_packed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "REST_SECONDS", 0.0)
     bench.publish(0)
     service = bench.service()
