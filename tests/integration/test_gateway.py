@@ -1,6 +1,7 @@
 """The gateway as a process: it trains what bare messages bring, refuses what it must, and survives kill -9."""
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -284,6 +285,30 @@ def test_every_call_asks_every_role(gateway: Gateway, client: TinyClient) -> Non
                     denied = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
                     assert code not in denied, case
     assert gateway.token not in gateway.log()
+
+
+def test_a_token_is_checked_before_anything_is_received(gateway: Gateway) -> None:
+    never = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        never.wait(60)
+        yield b""
+
+    with grpc.insecure_channel(gateway.address) as channel:
+        for method in proto.METHODS:
+            call = channel.stream_unary(proto.path(method))
+            metadata = [("authorization", "Bearer pst_" + "x" * 40)]
+            refused(
+                lambda call=call, metadata=metadata: call(nothing(), metadata=metadata, timeout=20),
+                grpc.StatusCode.UNAUTHENTICATED,
+            )
+        never.set()
+        metadata = [("authorization", f"Bearer {gateway.token}")]
+        words = refused(
+            lambda: channel.stream_unary(proto.path("Send"))(iter(()), metadata=metadata, timeout=20),
+            grpc.StatusCode.INVALID_ARGUMENT,
+        )
+        assert "no message" in words
 
 
 def make_token(home: Path, role: Role) -> str:

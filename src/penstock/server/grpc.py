@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from penstock import proto
 from penstock.errors import ConfigError, Conflict, Damaged, Denied, NotFound, PenstockError, Unavailable
@@ -62,14 +63,16 @@ class Servicer:
         self._opens: dict[str, asyncio.Lock] = {}
 
     def handlers(self) -> Any:
-        """The service, for a server; no generated code."""
-        made = {}
-        for name, (request, reply, streams) in proto.METHODS.items():
-            make = grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
-            handler = self._streamed if streams else self._answered(name)
-            made[name] = make(
-                handler, request_deserializer=request.FromString, response_serializer=reply.SerializeToString
+        """The service, for a server; no generated code.
+
+        All as streams, which look the same on the wire: so a message is received only once its token was checked.
+        """
+        made = {
+            name: grpc.stream_stream_rpc_method_handler(
+                self._handler(name), response_serializer=reply.SerializeToString
             )
+            for name, (_, reply, _) in proto.METHODS.items()
+        }
         return grpc.method_handlers_generic_handler(proto.SERVICE, made)
 
     def close(self) -> None:
@@ -77,25 +80,23 @@ class Servicer:
             pool.shutdown(wait=False, cancel_futures=True)
         self._gatekeeper.close()
 
-    def _answered(self, name: str) -> Any:
-        answer = {"Open": self._open, "Send": self._send, "Act": self._act}[name]
+    def _handler(self, name: str) -> Any:
+        kind = proto.METHODS[name][0]
+        answer = {"Open": self._open, "Send": self._send, "Act": self._act}.get(name)
 
-        async def handle(request: Any, context: Any) -> Any:
+        async def handle(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             try:
                 await self._gatekeeper(context.invocation_metadata(), context.peer(), OPERATIONS[name])
-                return await answer(request, context)
+                request = await _request(messages, kind)
+                if answer is not None:
+                    yield await answer(request, context)
+                    return
+                async for reply in self._fetch(request, context):
+                    yield reply
             except PenstockError as error:
                 await context.abort(*refusal(error))
 
         return handle
-
-    async def _streamed(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        try:
-            await self._gatekeeper(context.invocation_metadata(), context.peer(), OPERATIONS["Fetch"])
-            async for reply in self._fetch(request, context):
-                yield reply
-        except PenstockError as error:
-            await context.abort(*refusal(error))
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -194,6 +195,16 @@ class Servicer:
 def refusal(error: PenstockError) -> tuple[Any, str]:
     """The status and the sentence that an error becomes."""
     return next(code for kind, code in STATUS if isinstance(error, kind)), str(error)[:1000]
+
+
+async def _request(messages: AsyncIterator[bytes], kind: Any) -> Any:
+    """The one message of a call; raise Damaged."""
+    async for message in messages:
+        try:
+            return kind.FromString(message)
+        except DecodeError as error:
+            raise Damaged(f"the message is no {kind.DESCRIPTOR.name} of {proto.SERVICE}") from error
+    raise Damaged("the call carries no message")
 
 
 def _store(service: Service, request: Any, until: float) -> list[Any]:
