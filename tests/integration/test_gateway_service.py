@@ -275,6 +275,28 @@ def test_after_one_that_has_to_wait_the_others_wait_too(
     assert bench.stored() == [1, 2, 3, 4, 5]
 
 
+def test_the_source_that_was_silent_longest_is_forgotten_once_it_is_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "MOST_SOURCES", 2)
+    bench.publish(0)
+    service = bench.service()
+    service._ending.set()  # the test does what its thread would do
+    service._thread.join()
+    queue, newest = service.queue, service.versions.version
+
+    def outcome(name: str, number: int) -> int:
+        return queue.store(name * 32, message(number), newest).outcome
+
+    assert [outcome(name, 1) for name in "abca"] == [queues.STORED] * 3 + [queues.DUPLICATE]
+    assert all(queue.arrived(name * 32, 1, 1) for name in "abc")
+    assert outcome("a", 2) == queues.STORED  # b was silent longest now
+    assert list(queue._sources) == ["c" * 32, "a" * 32]
+    queue.flush({}, now=True)
+    again = Queue(bench.stream, service.expected, bench.record.spec.stream, Packed({0: 4}, 0, 0, {}))
+    assert len(again._sources) == 2
+
+
 def test_what_is_dropped_is_counted_by_its_reason(bench: Bench) -> None:
     bench.publish(0)
     service = bench.service()

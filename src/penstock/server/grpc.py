@@ -19,6 +19,7 @@ from penstock import proto
 from penstock.errors import ConfigError, Conflict, Damaged, Denied, NotFound, PenstockError, Unavailable
 from penstock.logs import Log
 from penstock.loop.gateway.gateway import Gateway
+from penstock.loop.gateway.locks import Locks
 from penstock.loop.gateway.queue import LATER, REFUSED
 from penstock.loop.gateway.remote_acting import check_remote
 from penstock.loop.gateway.service import Service
@@ -60,7 +61,7 @@ class Servicer:
         self._storing = ThreadPoolExecutor(4, "store")
         self._squeezing = ThreadPoolExecutor(2, "squeeze")
         self._deciding = ThreadPoolExecutor(2, "act")
-        self._opens: dict[str, asyncio.Lock] = {}
+        self._opens = Locks(asyncio.Lock)
 
     def handlers(self) -> Any:
         """The service, for a server; no generated code.
@@ -107,9 +108,9 @@ class Servicer:
             )
         policy = _name(request.policy)
         configuration = _configuration(request.configuration)
-        lock = self._opens.setdefault(policy, asyncio.Lock())
-        async with lock:  # a thousand that open one policy take one thread, one after the other
-            service = await self._in(self._opening, self._gateway.open, policy, configuration)
+        with self._opens.of(policy) as lock:
+            async with lock:  # a thousand that open one policy take one thread, one after the other
+                service = await self._in(self._opening, self._gateway.open, policy, configuration)
         newest = service.versions.newest
         if newest is None:
             raise Unavailable(f"policy {policy} has no version yet; ask again in a moment")

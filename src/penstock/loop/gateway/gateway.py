@@ -16,6 +16,7 @@ from penstock.logs import Log
 from penstock.loop.gateway.configuration import differences, translate
 from penstock.loop.gateway.figures import OwnFigures
 from penstock.loop.gateway.joining import completed, joins, unknown
+from penstock.loop.gateway.locks import Locks
 from penstock.loop.gateway.service import Service, Steering
 from penstock.loop.registry import RunRecord, registered
 from penstock.loop.supervise import last_words
@@ -53,7 +54,7 @@ class Gateway:
         self._own = OwnFigures()
         self._lock = threading.Lock()
         self._services: dict[str, Service] = {}
-        self._opening: dict[str, threading.Lock] = {}
+        self._opening = Locks(threading.Lock)
 
     def open(self, policy: str, configuration: Mapping[str, Any]) -> Service:
         """The policy of this name, made where it is new; repeated, it changes nothing.
@@ -64,7 +65,7 @@ class Gateway:
         policy_of(PREFIX + policy)
         joining = joins(configuration)
         wanted = None if joining else translate(policy, configuration, self._stream.url)
-        with self._opening_of(policy):
+        with self._opening.of(policy) as lock, lock:
             service = self._attached(policy)
             if wanted is None:
                 if service is None:
@@ -82,7 +83,7 @@ class Gateway:
         if (known := self.known(policy)) is not None:
             return known
         policy_of(PREFIX + policy)
-        with self._opening_of(policy):
+        with self._opening.of(policy) as lock, lock:
             service = self._attached(policy)
         if service is None:
             raise NotFound(f"no policy {policy!r} was opened here{nearest(policy, self.policies())}")
@@ -104,12 +105,6 @@ class Gateway:
             service.close()
 
     # -- finding and beginning -------------------------------------------------------------------
-
-    def _opening_of(self, policy: str) -> threading.Lock:
-        with self._lock:
-            if policy not in self._opening and len(self._opening) >= 16 * MOST_POLICIES:
-                self._opening.clear()
-            return self._opening.setdefault(policy, threading.Lock())
 
     def _attached(self, policy: str) -> Service | None:
         """The service of a policy that has a run."""

@@ -5,6 +5,7 @@ Writes to: `trajectories.<run>` and `sources.<run>`. Many threads store, one at 
 
 import threading
 import time
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from penstock.stream.base import Position, Stream
 from penstock.stream.records import RecordReader
 
 MOST_QUEUED_BYTES = 256 << 20
+MOST_SOURCES = 100_000
+"""Remembered; past it the one that was silent longest is forgotten, and what it sends again is new."""
 FLUSH_SECONDS = 5.0
 REST_SECONDS = 1.0
 """After a write that failed nobody tries for so long: each try may hold a thread up to the write deadline."""
@@ -50,10 +53,11 @@ class Queue:
         self._writer = stream.writer(topics.trajectories(self._run))
         self._told = stream.writer(topics.sources(self._run))
         self._lock = threading.Lock()
-        self._sources: dict[str, Source] = {}
+        self._sources: OrderedDict[str, Source] = OrderedDict()
+        """The one that was silent longest comes first."""
         self._changed: set[str] = set()
-        self._due: set[tuple[str, int]] = set()
-        """Stored and not read by the packer yet."""
+        self._due: defaultdict[str, set[int]] = defaultdict(set)
+        """Source → numbers that are stored and not read by the packer yet."""
         self._rests_until = float("-inf")
         self._flushed_at = time.monotonic()
         self._covered: Position = {}
@@ -102,8 +106,11 @@ class Queue:
         A write that failed may have landed: then a number lies in the log that nobody counted, or lies there twice.
         """
         with self._lock:
-            if (source, sequence) in self._due:
-                self._due.discard((source, sequence))
+            due = self._due.get(source, set())
+            if sequence in due:
+                due.discard(sequence)
+                if not due:
+                    del self._due[source]
                 return True
             known = self._sources.get(source)
             if known is not None and known.look(sequence) != "new":
@@ -136,7 +143,7 @@ class Queue:
                 self._covered = end
         except Unavailable:
             with self._lock:  # told the next time: a position must not cover what nobody wrote down
-                self._changed |= changed.keys()
+                self._changed |= changed.keys() & self._sources.keys()
             raise
         kept = {part: min(offset, self._covered.get(part, 0)) for part, offset in packed.items()}
         self._stream.protect(topics.trajectories(self._run), kept or {0: 0})
@@ -165,16 +172,25 @@ class Queue:
             self._rests_until = time.monotonic() + REST_SECONDS
             return Receipt(sequence, LATER, str(error))
         self._take(source, sequence, len(record))
-        self._due.add((source, sequence))
+        self._due[source].add(sequence)
         self.stored_at = time.monotonic()
         return Receipt(sequence, STORED)
 
     def _take(self, source: str, sequence: int, size: int) -> None:
         """Use a number up, and count what waits under it."""
-        self._sources.setdefault(source, Source()).take(sequence)
-        self._changed.add(source)
+        self._use(source, sequence)
         self._waiting += 1
         self.bytes += size
+
+    def _use(self, source: str, sequence: int) -> None:
+        """Remember a number; the order of sources is that of their last trajectory."""
+        self._sources.setdefault(source, Source()).take(sequence)
+        self._sources.move_to_end(source)
+        self._changed.add(source)
+        # one that has something unread stays: its number would be taken for a new one
+        while len(self._sources) > MOST_SOURCES and (silent := next(iter(self._sources))) not in self._due:
+            del self._sources[silent]
+            self._changed.discard(silent)
 
     def _recover(self, packed: Position) -> None:
         """What was stored before this gateway: used numbers, and how much waits."""
@@ -184,6 +200,8 @@ class Queue:
                 continue
             if told.source:
                 self._sources[told.source] = Source(list(told.taken), told.floor)
+                if len(self._sources) > MOST_SOURCES:
+                    self._sources.popitem(last=False)
             else:
                 self._covered = told.position
         self._waiting = 0
@@ -192,13 +210,12 @@ class Queue:
         settled = set[tuple[str, int]]()
         for batch in reader.drain():
             for record, facts in batch:
-                self._sources.setdefault(facts.source, Source()).take(facts.sequence)
-                self._changed.add(facts.source)
-                place = (facts.source, facts.sequence)
+                self._use(facts.source, facts.sequence)
+                place, due = (facts.source, facts.sequence), self._due.get(facts.source, ())
                 if record.offset < packed.get(record.partition, 0):
                     settled.add(place)
-                elif place not in settled and place not in self._due:
-                    self._due.add(place)
+                elif place not in settled and facts.sequence not in due:
+                    self._due[facts.source].add(facts.sequence)
                     self._waiting += 1
                     self.bytes += len(record.value)
         reader.close()
