@@ -118,7 +118,10 @@ def test_opening_again_changes_nothing_and_another_shape_is_refused(
     assert client.open({}) == first, "who says nothing takes the policy as it is"
     louder = json.loads(json.dumps(BANDIT))
     louder["algorithm_parameters"]["pi_lr"] = 1e-3
-    assert client.open(louder).run == first.run
+    told = client.open(louder)
+    assert told.run == first.run
+    assert "ppo.learning_rate stays" in told.note
+    assert first.note == ""
     assert "configuration_differs" in gateway.log()
     wider = json.loads(json.dumps(BANDIT))
     wider["algorithm_parameters"]["input_size"] = 5

@@ -32,6 +32,7 @@ from penstock.server.grpc_auth import OPERATIONS, Gatekeeper, TooMany, Unknown
 MESSAGE_BYTES = 4 << 20
 PART_BYTES = 1 << 20
 CONFIGURATION_BYTES = 64 << 10
+NOTE_CHARACTERS = 1000
 MOST_TRAJECTORIES = 10_000
 """In one call."""
 MOST_WAIT_SECONDS = 30.0
@@ -110,13 +111,14 @@ class Servicer:
         configuration = _configuration(request.configuration)
         with self._opens.of(policy) as lock:
             async with lock:  # a thousand that open one policy take one thread, one after the other
-                service = await self._in(self._opening, self._gateway.open, policy, configuration)
+                service, note = await self._in(self._opening, self._gateway.open, policy, configuration)
         newest = service.versions.newest
         if newest is None:
             raise Unavailable(f"policy {policy} has no version yet; ask again in a moment")
         return proto.OpenReply(
             protocol=proto.PROTOCOL, run=service.run, description=described(newest),
             max_lag=service.record.spec.pace.max_lag, max_message_bytes=MESSAGE_BYTES,
+            note=note[:NOTE_CHARACTERS],
         )  # fmt: skip
 
     async def _send(self, request: Any, context: Any) -> Any:

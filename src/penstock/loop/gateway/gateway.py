@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.errors import ConfigError, Conflict, Damaged, NotFound, PenstockError, Unavailable, nearest
 from penstock.executors.base import Executor, Exit, WorkerSpec
@@ -42,6 +42,13 @@ class Starting(Steering, Protocol):
         """Take back a run that could not begin."""
 
 
+class Opened(NamedTuple):
+    """A policy, and what is to be said to whoever opened it."""
+
+    service: Service
+    note: str
+
+
 class Gateway:
     """Used by many threads."""
 
@@ -56,7 +63,7 @@ class Gateway:
         self._services: dict[str, Service] = {}
         self._opening = Locks(threading.Lock)
 
-    def open(self, policy: str, configuration: Mapping[str, Any]) -> Service:
+    def open(self, policy: str, configuration: Mapping[str, Any]) -> Opened:
         """The policy of this name, made where it is new; repeated, it changes nothing.
 
         A configuration without shapes takes a policy that is there as it is. Raises ConfigError for a key that is
@@ -73,10 +80,10 @@ class Gateway:
                 wanted = translate(policy, completed(configuration, service.record.spec), self._stream.url)
             service = service or self._begun(policy, wanted)
             asks = not joining or bool(configuration.get("algorithm_parameters"))
-            self._compare(service, wanted, asks)
+            note = self._compare(service, wanted, asks)
             if service.versions.newest is None:
                 self._prepare(service)
-            return service
+            return Opened(service, note)
 
     def service(self, policy: str) -> Service:
         """A policy that somebody opened, perhaps before this gateway started; raise NotFound."""
@@ -142,15 +149,21 @@ class Gateway:
             time.sleep(POLL_SECONDS)
         return service
 
-    def _compare(self, service: Service, wanted: Spec, asks: bool) -> None:
+    def _compare(self, service: Service, wanted: Spec, asks: bool) -> str:
+        """What the run keeps otherwise, in a sentence; raise Conflict where it cannot be this policy."""
         wrong, loose = differences(service.record.spec, wanted)
         if wrong:
             raise Conflict(
                 f"policy {service.policy} is learned by run {service.run}, whose {'; whose '.join(wrong)}; choose "
                 f"another client_id, or remove the run: penstock delete {service.run}"
             )
-        if loose and asks:
-            self._log.warning("configuration_differs", policy=service.policy, run=service.run, kept=loose)
+        if not loose or not asks:
+            return ""
+        self._log.warning("configuration_differs", policy=service.policy, run=service.run, kept=loose)
+        return (
+            f"policy {service.policy} is learned by run {service.run}, which keeps its own settings: {'; '.join(loose)} "
+            f"(change them there: penstock set {service.run} …)"
+        )
 
     def _prepare(self, service: Service) -> None:
         """The first version, made by a child: algorithms are plugins, and JAX does not belong here."""
