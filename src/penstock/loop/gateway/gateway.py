@@ -161,7 +161,7 @@ class Gateway:
             return ""
         self._log.warning("configuration_differs", policy=service.policy, run=service.run, kept=loose)
         return (
-            f"policy {service.policy} is learned by run {service.run}, which keeps its own settings: {'; '.join(loose)} "
+            f"policy {service.policy} is learned by run {service.run}, which keeps its own: {'; '.join(loose)} "
             f"(change them there: penstock set {service.run} …)"
         )
 
