@@ -1,6 +1,7 @@
 """The gateway as a process: it trains what bare messages bring, refuses what it must, and survives kill -9."""
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -114,9 +115,13 @@ def test_opening_again_changes_nothing_and_another_shape_is_refused(
 ) -> None:
     first = client.open(BANDIT)
     assert client.open(BANDIT) == first
+    assert client.open({}) == first, "who says nothing takes the policy as it is"
     louder = json.loads(json.dumps(BANDIT))
     louder["algorithm_parameters"]["pi_lr"] = 1e-3
-    assert client.open(louder).run == first.run
+    told = client.open(louder)
+    assert told.run == first.run
+    assert "ppo.learning_rate stays" in told.note
+    assert first.note == ""
     assert "configuration_differs" in gateway.log()
     wider = json.loads(json.dumps(BANDIT))
     wider["algorithm_parameters"]["input_size"] = 5
@@ -136,6 +141,7 @@ def test_an_old_client_is_told_which_protocol_is_spoken(gateway: Gateway, client
         ("../../etc", BANDIT, "policy's name"),
         ("a" * 65, BANDIT, "policy's name"),
         ("", BANDIT, "policy's name"),
+        ("x", {}, "does not exist yet"),
         ("x", {"algorithm_name": "PPO2"}, "PPO2"),
         ("x", {**BANDIT, "algoritm": 1}, "algoritm"),
         ("x", {**BANDIT, "type": "offpolicy"}, "onpolicy"),
@@ -282,6 +288,30 @@ def test_every_call_asks_every_role(gateway: Gateway, client: TinyClient) -> Non
                     denied = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
                     assert code not in denied, case
     assert gateway.token not in gateway.log()
+
+
+def test_a_token_is_checked_before_anything_is_received(gateway: Gateway) -> None:
+    never = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        never.wait(60)
+        yield b""
+
+    with grpc.insecure_channel(gateway.address) as channel:
+        for method in proto.METHODS:
+            call = channel.stream_unary(proto.path(method))
+            metadata = [("authorization", "Bearer pst_" + "x" * 40)]
+            refused(
+                lambda call=call, metadata=metadata: call(nothing(), metadata=metadata, timeout=20),
+                grpc.StatusCode.UNAUTHENTICATED,
+            )
+        never.set()
+        metadata = [("authorization", f"Bearer {gateway.token}")]
+        words = refused(
+            lambda: channel.stream_unary(proto.path("Send"))(iter(()), metadata=metadata, timeout=20),
+            grpc.StatusCode.INVALID_ARGUMENT,
+        )
+        assert "no message" in words
 
 
 def make_token(home: Path, role: Role) -> str:

@@ -13,18 +13,20 @@ import numpy as np
 import pytest
 
 from penstock import proto
+from penstock.errors import Unavailable
 from penstock.loop.gateway import queue as queues
+from penstock.loop.gateway import service as services
 from penstock.loop.gateway.configuration import translate
 from penstock.loop.gateway.figures import OwnFigures
 from penstock.loop.gateway.packing import accounted
-from penstock.loop.gateway.queue import decode_facts
+from penstock.loop.gateway.queue import Queue, decode_facts
 from penstock.loop.gateway.rounds import SLOT
 from penstock.loop.gateway.service import Idling, Service
 from penstock.loop.policies import Publisher
 from penstock.loop.registry import RunRecord, register, unregister
 from penstock.model import delta, topics
 from penstock.model.policy import NetworkSpec, Policy, PolicyDescription, PolicyFacts
-from penstock.model.rollout import Rollout, decode_experience
+from penstock.model.rollout import Packed, Rollout, decode_experience
 from penstock.model.run import run_id
 from penstock.model.spec import StreamSpec
 from penstock.model.tensors import weights_sha256
@@ -163,6 +165,136 @@ def test_what_is_sent_becomes_rollouts_once_whoever_dies(bench: Bench) -> None:
     assert packed is not None
     assert accounted(packed.counts) == packed.position[0]
     assert [item.facts.round for item in rollouts] == sorted({item.facts.round for item in rollouts})
+
+
+@dataclass
+class Faltering:
+    """A writer whose next writes fail, after they landed or before."""
+
+    real: Any
+    fails: list[str] = field(default_factory=list)
+
+    def write(self, key: str, value: Any) -> None:
+        how = self.fails.pop(0) if self.fails else "lands"
+        if how != "lost":
+            self.real.write(key, value)
+        if how != "lands":
+            raise Unavailable("the log did not answer in time")
+
+
+@pytest.mark.parametrize("fault", ["lost", "landed"])
+def test_a_rollout_that_could_not_be_written_comes_again_as_it_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(services, "RETRY_SECONDS", 0.05)
+    bench.publish(0)
+    service = bench.service()
+    writer = Faltering(service._rounds._writer)
+    monkeypatch.setattr(service._rounds, "_writer", writer)
+    monkeypatch.setattr(service._rounds, "say_hello", lambda: None)
+    writer.fails.append(fault)
+    send(service, 1, 2, 3, 4)
+    eventually(lambda: service.queue.waiting == 0)
+    bench.publish(1)
+    send(service, 5, 6, 7, 8)
+    eventually(lambda: service._rounds.last_round == 1)
+    by_round = {item.facts.round: item for item in bench.rollouts()}
+    assert rows_of(list(by_round.values())) == [
+        (number, row) for number in range(1, 9) for row in range(ROWS)
+    ]
+    assert len(bench.rollouts()) == (2 if fault == "lost" else 3)
+
+
+def test_numbers_that_could_not_be_written_down_are_written_the_next_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.publish(0)
+    service = bench.service()
+    service._ending.set()  # the test does what its thread would do
+    service._thread.join()
+    writer = Faltering(service.queue._told, ["lost"])
+    monkeypatch.setattr(service.queue, "_told", writer)
+    send(service, 1, 2)
+    with pytest.raises(Unavailable):
+        service.queue.flush({}, now=True)
+    assert service.queue.store("6" * 32, message(1), service.versions.version).outcome == queues.STORED
+    service.queue.flush({0: 3}, now=True)
+    # as if retention had dropped all that is told
+    packed = Packed({0: 3}, 0, 0, {"packed": 3})
+    again = Queue(bench.stream, service.expected, bench.record.spec.stream, packed)
+    for source, numbers in ((SOURCE, (1, 2)), ("6" * 32, (1,))):
+        for number in numbers:
+            assert again.store(source, message(number), service.versions.version).outcome == queues.DUPLICATE
+
+
+def test_a_write_that_failed_and_landed_is_packed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "REST_SECONDS", 0.0)
+    bench.publish(0)
+    service = bench.service()
+    writer = Faltering(service.queue._writer, ["landed"])
+    monkeypatch.setattr(service.queue, "_writer", writer)
+    with service.queue._lock:  # the client comes again before the packer has read anything
+        newest = service.versions.version
+        first = service.queue._store(SOURCE, 1, message(1), newest)
+        again = service.queue._store(SOURCE, 1, message(1), newest)
+    assert [first.outcome, again.outcome] == [queues.LATER, queues.STORED]
+    writer.fails.append("landed")
+    assert send(service, 2) == [queues.LATER]
+    eventually(lambda: service.queue.waiting == 2)  # the packer has read it: now it is known
+    assert send(service, 2, 3, 4) == [queues.DUPLICATE, queues.STORED, queues.STORED]
+    eventually(lambda: bench.rollouts())
+    eventually(lambda: service.queue.waiting == 0)
+    assert bench.stored() == [1, 1, 2, 3, 4]
+    assert rows_of(bench.rollouts()) == [(number, row) for number in range(1, 5) for row in range(ROWS)]
+    figures = service.figures()
+    names = ("received", "packed", "duplicate", "queue_bytes")
+    assert [figures[f"gateway/{name}"] for name in names] == [4, 4, 1, 0]
+    service.close()
+    assert bench.service().queue.waiting == 0
+
+
+def test_after_one_that_has_to_wait_the_others_wait_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "REST_SECONDS", 600.0)
+    bench.publish(0)
+    service = bench.service()
+    writer = Faltering(service.queue._writer, ["lands", "lost"])
+    monkeypatch.setattr(service.queue, "_writer", writer)
+    newest, messages = service.versions.version, [message(number) for number in range(1, 6)]
+
+    def outcomes(until: float = float("inf")) -> list[int]:
+        return [one.outcome for one in service.queue.store_all(SOURCE, messages, newest, until)]
+
+    assert outcomes() == [queues.STORED] + [queues.LATER] * 4
+    assert bench.stored() == [1], "nothing overtakes"
+    assert outcomes() == [queues.DUPLICATE] + [queues.LATER] * 4, "for a while nobody tries"
+    service.queue._rests_until = 0.0
+    assert set(outcomes(until=0.0)) == {queues.LATER}, "who asked is gone"
+    assert outcomes() == [queues.DUPLICATE] + [queues.STORED] * 4
+    assert bench.stored() == [1, 2, 3, 4, 5]
+
+
+def test_the_source_that_was_silent_longest_is_forgotten_once_it_is_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "MOST_SOURCES", 2)
+    bench.publish(0)
+    service = bench.service()
+    service._ending.set()  # the test does what its thread would do
+    service._thread.join()
+    queue, newest = service.queue, service.versions.version
+
+    def outcome(name: str, number: int) -> int:
+        return queue.store(name * 32, message(number), newest).outcome
+
+    assert [outcome(name, 1) for name in "abca"] == [queues.STORED] * 3 + [queues.DUPLICATE]
+    assert all(queue.arrived(name * 32, 1, 1) for name in "abc")
+    assert outcome("a", 2) == queues.STORED  # b was silent longest now
+    assert list(queue._sources) == ["c" * 32, "a" * 32]
+    queue.flush({}, now=True)
+    again = Queue(bench.stream, service.expected, bench.record.spec.stream, Packed({0: 4}, 0, 0, {}))
+    assert len(again._sources) == 2
 
 
 def test_what_is_dropped_is_counted_by_its_reason(bench: Bench) -> None:

@@ -185,7 +185,7 @@ def test_old_trajectories_are_dropped_for_that_reason() -> None:
     assert due is not None
     pack = packer.pack(due)
     assert pack.version == Version(1, 5)
-    assert packer.outcomes() == {"packed": 1, "stale": 1, "foreign": 0}
+    assert packer.outcomes() == {"packed": 1, "stale": 1, "foreign": 0, "duplicate": 0}
     assert set(OUTCOMES) == packer.outcomes().keys()
 
 

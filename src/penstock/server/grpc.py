@@ -7,16 +7,19 @@ import asyncio
 import contextlib
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from penstock import proto
 from penstock.errors import ConfigError, Conflict, Damaged, Denied, NotFound, PenstockError, Unavailable
 from penstock.logs import Log
 from penstock.loop.gateway.gateway import Gateway
+from penstock.loop.gateway.locks import Locks
 from penstock.loop.gateway.queue import LATER, REFUSED
 from penstock.loop.gateway.remote_acting import check_remote
 from penstock.loop.gateway.service import Service
@@ -24,11 +27,12 @@ from penstock.loop.gateway.versions import Change, described
 from penstock.model.clients import POLICY_NAME
 from penstock.model.policy import Policy
 from penstock.model.version import NONE, Version
-from penstock.server.grpc_auth import OPERATIONS, Gatekeeper, Unknown
+from penstock.server.grpc_auth import OPERATIONS, Gatekeeper, TooMany, Unknown
 
 MESSAGE_BYTES = 4 << 20
 PART_BYTES = 1 << 20
 CONFIGURATION_BYTES = 64 << 10
+NOTE_CHARACTERS = 1000
 MOST_TRAJECTORIES = 10_000
 """In one call."""
 MOST_WAIT_SECONDS = 30.0
@@ -36,6 +40,7 @@ RETRY_SECONDS = 2.0
 SOURCE = re.compile(r"[0-9a-f]{32}")
 STATUS = (
     (Unknown, grpc.StatusCode.UNAUTHENTICATED),
+    (TooMany, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Denied, grpc.StatusCode.PERMISSION_DENIED),
     (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),
     (Damaged, grpc.StatusCode.INVALID_ARGUMENT),
@@ -57,17 +62,19 @@ class Servicer:
         self._storing = ThreadPoolExecutor(4, "store")
         self._squeezing = ThreadPoolExecutor(2, "squeeze")
         self._deciding = ThreadPoolExecutor(2, "act")
-        self._opens: dict[str, asyncio.Lock] = {}
+        self._opens = Locks(asyncio.Lock)
 
     def handlers(self) -> Any:
-        """The service, for a server; no generated code."""
-        made = {}
-        for name, (request, reply, streams) in proto.METHODS.items():
-            make = grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
-            handler = self._streamed if streams else self._answered(name)
-            made[name] = make(
-                handler, request_deserializer=request.FromString, response_serializer=reply.SerializeToString
+        """The service, for a server; no generated code.
+
+        All as streams, which look the same on the wire: so a message is received only once its token was checked.
+        """
+        made = {
+            name: grpc.stream_stream_rpc_method_handler(
+                self._handler(name), response_serializer=reply.SerializeToString
             )
+            for name, (_, reply, _) in proto.METHODS.items()
+        }
         return grpc.method_handlers_generic_handler(proto.SERVICE, made)
 
     def close(self) -> None:
@@ -75,25 +82,23 @@ class Servicer:
             pool.shutdown(wait=False, cancel_futures=True)
         self._gatekeeper.close()
 
-    def _answered(self, name: str) -> Any:
-        answer = {"Open": self._open, "Send": self._send, "Act": self._act}[name]
+    def _handler(self, name: str) -> Any:
+        kind = proto.METHODS[name][0]
+        answer = {"Open": self._open, "Send": self._send, "Act": self._act}.get(name)
 
-        async def handle(request: Any, context: Any) -> Any:
+        async def handle(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             try:
                 await self._gatekeeper(context.invocation_metadata(), context.peer(), OPERATIONS[name])
-                return await answer(request, context)
+                request = await _request(messages, kind)
+                if answer is not None:
+                    yield await answer(request, context)
+                    return
+                async for reply in self._fetch(request, context):
+                    yield reply
             except PenstockError as error:
                 await context.abort(*refusal(error))
 
         return handle
-
-    async def _streamed(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        try:
-            await self._gatekeeper(context.invocation_metadata(), context.peer(), OPERATIONS["Fetch"])
-            async for reply in self._fetch(request, context):
-                yield reply
-        except PenstockError as error:
-            await context.abort(*refusal(error))
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -104,15 +109,16 @@ class Servicer:
             )
         policy = _name(request.policy)
         configuration = _configuration(request.configuration)
-        lock = self._opens.setdefault(policy, asyncio.Lock())
-        async with lock:  # a thousand that open one policy take one thread, one after the other
-            service = await self._in(self._opening, self._gateway.open, policy, configuration)
+        with self._opens.of(policy) as lock:
+            async with lock:  # a thousand that open one policy take one thread, one after the other
+                service, note = await self._in(self._opening, self._gateway.open, policy, configuration)
         newest = service.versions.newest
         if newest is None:
             raise Unavailable(f"policy {policy} has no version yet; ask again in a moment")
         return proto.OpenReply(
             protocol=proto.PROTOCOL, run=service.run, description=described(newest),
             max_lag=service.record.spec.pace.max_lag, max_message_bytes=MESSAGE_BYTES,
+            note=note[:NOTE_CHARACTERS],
         )  # fmt: skip
 
     async def _send(self, request: Any, context: Any) -> Any:
@@ -127,7 +133,9 @@ class Servicer:
             )
         if request.HasField("figures"):
             service.clients.take(context.peer(), request.figures)
-        receipts = await self._in(self._storing, _store, service, request)
+        remaining = context.time_remaining()
+        until = float("inf") if remaining is None else time.monotonic() + remaining
+        receipts = await self._in(self._storing, _store, service, request, until)
         later = any(receipt.outcome == LATER for receipt in receipts)
         for receipt in receipts:
             if receipt.outcome == REFUSED:
@@ -192,9 +200,18 @@ def refusal(error: PenstockError) -> tuple[Any, str]:
     return next(code for kind, code in STATUS if isinstance(error, kind)), str(error)[:1000]
 
 
-def _store(service: Service, request: Any) -> list[Any]:
-    newest = service.versions.version
-    return [service.queue.store(request.source, message, newest) for message in request.trajectories]
+async def _request(messages: AsyncIterator[bytes], kind: Any) -> Any:
+    """The one message of a call; raise Damaged."""
+    async for message in messages:
+        try:
+            return kind.FromString(message)
+        except DecodeError as error:
+            raise Damaged(f"the message is no {kind.DESCRIPTOR.name} of {proto.SERVICE}") from error
+    raise Damaged("the call carries no message")
+
+
+def _store(service: Service, request: Any, until: float) -> list[Any]:
+    return service.queue.store_all(request.source, request.trajectories, service.versions.version, until)
 
 
 async def _newer(service: Service, have: Version, seconds: float) -> None:

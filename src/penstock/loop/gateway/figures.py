@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -12,18 +12,40 @@ GONE_SECONDS = 90.0
 MOST_CLIENTS = 4096
 
 
+class Told(NamedTuple):
+    """What is kept of a client's message: numbers only, however much it sent."""
+
+    cpu_share: float
+    memory_bytes: int
+    decisions: int
+    fallbacks: int
+    waiting_trajectories: int
+    waiting_bytes: int
+    dropped: int
+    decision_p50_us: float
+    decision_p99_us: float
+
+    @classmethod
+    def of(cls, figures: Any) -> "Told":
+        return cls(
+            _finite(figures.cpu_share), figures.memory_bytes, figures.decisions, sum(figures.fallbacks.values()),
+            figures.waiting_trajectories, figures.waiting_bytes, sum(figures.dropped.values()),
+            _finite(figures.decision_p50_us), _finite(figures.decision_p99_us),
+        )  # fmt: skip
+
+
 class ClientFigures:
     """The newest figures of each client of one policy."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: OrderedDict[tuple[str, str, int], tuple[float, Any]] = OrderedDict()
+        self._told: OrderedDict[tuple[str, int], tuple[float, Told]] = OrderedDict()
 
     def take(self, peer: str, figures: Any) -> None:
         """What a client tells of itself."""
-        key = (figures.host[:64] or peer, "", figures.pid)
+        key, told = (figures.host[:64] or peer, figures.pid), Told.of(figures)
         with self._lock:
-            self._told[key] = (time.monotonic(), figures)
+            self._told[key] = (time.monotonic(), told)
             self._told.move_to_end(key)
             while len(self._told) > MOST_CLIENTS:
                 self._told.popitem(last=False)
@@ -37,15 +59,15 @@ class ClientFigures:
             told = [figures for _, figures in self._told.values()]
         return {
             "gateway/clients": len(told),
-            "clients/cpu_share": sum(_finite(one.cpu_share) for one in told),
+            "clients/cpu_share": sum(one.cpu_share for one in told),
             "clients/memory_bytes": sum(one.memory_bytes for one in told),
             "clients/decisions": sum(one.decisions for one in told),
-            "clients/fallbacks": sum(sum(one.fallbacks.values()) for one in told),
+            "clients/fallbacks": sum(one.fallbacks for one in told),
             "clients/waiting_trajectories": sum(one.waiting_trajectories for one in told),
             "clients/waiting_bytes": sum(one.waiting_bytes for one in told),
-            "clients/dropped": sum(sum(one.dropped.values()) for one in told),
-            "clients/decision_p50_us": max((_finite(one.decision_p50_us) for one in told), default=0.0),
-            "clients/decision_p99_us": max((_finite(one.decision_p99_us) for one in told), default=0.0),
+            "clients/dropped": sum(one.dropped for one in told),
+            "clients/decision_p50_us": max((one.decision_p50_us for one in told), default=0.0),
+            "clients/decision_p99_us": max((one.decision_p99_us for one in told), default=0.0),
         }
 
 

@@ -8,13 +8,15 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.errors import ConfigError, Conflict, Damaged, NotFound, PenstockError, Unavailable, nearest
 from penstock.executors.base import Executor, Exit, WorkerSpec
 from penstock.logs import Log
 from penstock.loop.gateway.configuration import differences, translate
 from penstock.loop.gateway.figures import OwnFigures
+from penstock.loop.gateway.joining import completed, joins, unknown
+from penstock.loop.gateway.locks import Locks
 from penstock.loop.gateway.service import Service, Steering
 from penstock.loop.registry import RunRecord, registered
 from penstock.loop.supervise import last_words
@@ -40,6 +42,13 @@ class Starting(Steering, Protocol):
         """Take back a run that could not begin."""
 
 
+class Opened(NamedTuple):
+    """A policy, and what is to be said to whoever opened it."""
+
+    service: Service
+    note: str
+
+
 class Gateway:
     """Used by many threads."""
 
@@ -52,27 +61,36 @@ class Gateway:
         self._own = OwnFigures()
         self._lock = threading.Lock()
         self._services: dict[str, Service] = {}
-        self._opening: dict[str, threading.Lock] = {}
+        self._opening = Locks(threading.Lock)
 
-    def open(self, policy: str, configuration: Mapping[str, Any]) -> Service:
+    def open(self, policy: str, configuration: Mapping[str, Any]) -> Opened:
         """The policy of this name, made where it is new; repeated, it changes nothing.
 
-        Raises ConfigError for a key that is wrong, Conflict where the policy is known and cannot be this one.
+        A configuration without shapes takes a policy that is there as it is. Raises ConfigError for a key that is
+        wrong, Conflict where the policy is known and cannot be this one.
         """
-        wanted = translate(policy, configuration, self._stream.url)
-        with self._opening_of(policy):
-            service = self._attached(policy) or self._begun(policy, wanted)
-            self._compare(service, wanted)
+        policy_of(PREFIX + policy)
+        joining = joins(configuration)
+        wanted = None if joining else translate(policy, configuration, self._stream.url)
+        with self._opening.of(policy) as lock, lock:
+            service = self._attached(policy)
+            if wanted is None:
+                if service is None:
+                    raise unknown(policy, configuration)
+                wanted = translate(policy, completed(configuration, service.record.spec), self._stream.url)
+            service = service or self._begun(policy, wanted)
+            asks = not joining or bool(configuration.get("algorithm_parameters"))
+            note = self._compare(service, wanted, asks)
             if service.versions.newest is None:
                 self._prepare(service)
-            return service
+            return Opened(service, note)
 
     def service(self, policy: str) -> Service:
         """A policy that somebody opened, perhaps before this gateway started; raise NotFound."""
         if (known := self.known(policy)) is not None:
             return known
         policy_of(PREFIX + policy)
-        with self._opening_of(policy):
+        with self._opening.of(policy) as lock, lock:
             service = self._attached(policy)
         if service is None:
             raise NotFound(f"no policy {policy!r} was opened here{nearest(policy, self.policies())}")
@@ -94,12 +112,6 @@ class Gateway:
             service.close()
 
     # -- finding and beginning -------------------------------------------------------------------
-
-    def _opening_of(self, policy: str) -> threading.Lock:
-        with self._lock:
-            if policy not in self._opening and len(self._opening) >= 16 * MOST_POLICIES:
-                self._opening.clear()
-            return self._opening.setdefault(policy, threading.Lock())
 
     def _attached(self, policy: str) -> Service | None:
         """The service of a policy that has a run."""
@@ -137,15 +149,21 @@ class Gateway:
             time.sleep(POLL_SECONDS)
         return service
 
-    def _compare(self, service: Service, wanted: Spec) -> None:
+    def _compare(self, service: Service, wanted: Spec, asks: bool) -> str:
+        """What the run keeps otherwise, in a sentence; raise Conflict where it cannot be this policy."""
         wrong, loose = differences(service.record.spec, wanted)
         if wrong:
             raise Conflict(
                 f"policy {service.policy} is learned by run {service.run}, whose {'; whose '.join(wrong)}; choose "
                 f"another client_id, or remove the run: penstock delete {service.run}"
             )
-        if loose:
-            self._log.warning("configuration_differs", policy=service.policy, run=service.run, kept=loose)
+        if not loose or not asks:
+            return ""
+        self._log.warning("configuration_differs", policy=service.policy, run=service.run, kept=loose)
+        return (
+            f"policy {service.policy} is learned by run {service.run}, which keeps its own: {'; '.join(loose)} "
+            f"(change them there: penstock set {service.run} …)"
+        )
 
     def _prepare(self, service: Service) -> None:
         """The first version, made by a child: algorithms are plugins, and JAX does not belong here."""

@@ -24,8 +24,8 @@ from penstock.stream.base import Position
 
 Place = tuple[int, int]
 """Partition and offset of a record."""
-OUTCOMES = ("packed", "stale", "foreign")
-"""What can become of a trajectory."""
+OUTCOMES = ("packed", "stale", "foreign", "duplicate")
+"""What can become of a trajectory in the log; a duplicate is the copy of one that lies before it."""
 
 
 class Due(NamedTuple):
@@ -79,13 +79,13 @@ class Packer:
             first_row=packed.row,
         )  # fmt: skip
 
-    def add(self, place: Place, trajectory: Trajectory) -> None:
+    def add(self, place: Place, trajectory: Trajectory, *, duplicate: bool = False) -> None:
         """The next trajectory of the log."""
         row, self.first_row = self.first_row, 0
         usable = [(max(row, start), stop) for start, stop in self._stretches(trajectory) if stop > row]
         item = Waiting(place, trajectory, row, usable)
-        if not usable:
-            item.dropped = "foreign"
+        if duplicate or not usable:
+            item.dropped = "duplicate" if duplicate else "foreign"
         self.waiting.append(item)
         self.position = self.position | {place[0]: place[1] + 1}
         self._count_dropped()

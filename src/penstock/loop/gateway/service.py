@@ -14,7 +14,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.logs import Log
 from penstock.loop.gateway.configuration import is_off_policy
 from penstock.loop.gateway.figures import ClientFigures, OwnFigures
-from penstock.loop.gateway.packing import OUTCOMES, Packer, accounted
+from penstock.loop.gateway.packing import OUTCOMES, Pack, Packer, accounted
 from penstock.loop.gateway.queue import Queue
 from penstock.loop.gateway.receiving import Expected
 from penstock.loop.gateway.remote_acting import RemoteActing
@@ -83,7 +83,10 @@ class Service:
         self.versions = Versions(stream, record.run)
         self.queue = Queue(stream, self.expected, record.spec.stream, packed)
         self._packer = Packer.go_on(spaces, record.spec.actors, not self.off_policy, packed)
-        self._sizes: deque[int] = deque()
+        self._pending: tuple[int, Pack] | None = None
+        """A rollout that is packed and perhaps not in the log, and its round."""
+        self._sizes: deque[int | None] = deque()
+        """Of what was read and is not accounted for; None for duplicates, which the queue does not count."""
         self._accounted = accounted(self._packer.counts)
         start = None if packed is None else packed.position
         self._reader = RecordReader(stream, topics.trajectories(record.run), Trajectory.decode, start)
@@ -145,17 +148,23 @@ class Service:
             self.versions.poll(TICK_SECONDS)
             return
         for record, trajectory in self._reader.read(READ_AT_ONCE, TICK_SECONDS):
-            self._sizes.append(len(record.value))
-            self._packer.add((record.partition, record.offset), trajectory)
+            facts, size = trajectory.facts, len(record.value)
+            wanted = self.queue.arrived(facts.source, facts.sequence, size)
+            self._sizes.append(size if wanted else None)
+            self._packer.add((record.partition, record.offset), trajectory, duplicate=not wanted)
 
     def _write_round(self) -> None:
-        turn = self._rounds.turn(self.versions.newest)
-        if turn is None:
-            return
-        self._packer.drop_stale(turn, self.record.spec.pace.max_lag)
-        if (due := self._packer.due()) is None:
-            return
-        facts = self._rounds.write(turn, self._packer.pack(due))
+        if self._pending is None:
+            turn = self._rounds.turn(self.versions.newest)
+            if turn is None:
+                return
+            self._packer.drop_stale(turn, self.record.spec.pace.max_lag)
+            if (due := self._packer.due()) is None:
+                return
+            self._pending = turn, self._packer.pack(due)
+        # A write that fails may have landed: so the same rollout comes again in the same round, and counts once.
+        facts = self._rounds.write(*self._pending)
+        self._pending = None
         self._last = facts
         self._rows += facts.steps
         self._returns.extend(episode.total_reward for episode in facts.episodes)
@@ -165,7 +174,8 @@ class Service:
         count = accounted(self._packer.counts) - self._accounted
         if count:
             self._accounted += count
-            self.queue.taken_off(count, sum(self._sizes.popleft() for _ in range(count)))
+            sizes = [size for _ in range(count) if (size := self._sizes.popleft()) is not None]
+            self.queue.taken_off(len(sizes), sum(sizes))
 
     def _mind_the_learner(self) -> None:
         now = time.monotonic()
@@ -204,7 +214,7 @@ class Service:
             **self._own.now(),
             "gateway/queue_trajectories": waiting,
             "gateway/queue_bytes": self.queue.bytes,
-            "gateway/received": accounted(counts) + waiting,
+            "gateway/received": accounted(counts) - counts["duplicate"] + waiting,
             **{f"gateway/{name}": counts[name] for name in OUTCOMES},
             **{f"gateway/sent_{name}": count for name, count in self.queue.counts.items()},
         }
