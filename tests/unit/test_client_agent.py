@@ -362,6 +362,41 @@ def test_an_action_that_is_not_added_is_forgotten(agent: RL4SysAgent):
     assert trajectory.rewards[:2] == [1.0, 2.0]
 
 
+def test_an_action_with_a_newer_one_after_it_neither_is_kept_nor_pays_for_it(agent: RL4SysAgent):
+    trajectory, old = agent.request_for_action(None, np.zeros(8))
+    trajectory, new = agent.request_for_action(trajectory, np.ones(8))
+    with pytest.raises(Conflict, match="a newer one was asked for since"):
+        agent.add_to_trajectory(trajectory, old)
+    with pytest.raises(Conflict, match="a newer one was asked for since"):
+        agent.mark_end_of_trajectory(trajectory, old)
+    for stale in (lambda: old.update_reward(5), lambda: old.did(1), lambda: old.reward, lambda: old.foreign):
+        with pytest.raises(Conflict, match="its step is forgotten"):
+            stale()
+    agent.add_to_trajectory(trajectory, new)
+    with pytest.raises(Conflict, match="its step is forgotten"):
+        old.update_reward(5)
+    new.update_reward(1)
+    agent.request_for_action(trajectory, np.zeros(8))
+    new.update_reward(2)  # a step that was kept is still its own
+    assert trajectory.rewards[:2] == [2.0, None]
+
+
+def test_a_request_that_fails_takes_the_row_all_the_same(agent: RL4SysAgent):
+    trajectory, action = agent.request_for_action(None, np.zeros(8))
+    with pytest.raises(ConfigError, match="entry 0"):
+        agent.request_for_action(trajectory, np.full(8, np.nan))
+    with pytest.raises(Conflict, match="a newer one"):
+        agent.add_to_trajectory(trajectory, action)
+
+
+def test_an_end_with_an_action_of_another_trajectory_is_refused(agent: RL4SysAgent):
+    _, action = step(agent, None)
+    other, _ = step(agent, None)
+    with pytest.raises(Conflict, match="another trajectory"):
+        agent.mark_end_of_trajectory(other, action)
+    assert not other.ended
+
+
 def test_trajectories_that_are_never_ended_do_not_pile_up(agent: RL4SysAgent):
     for _ in range(100):
         agent.request_for_action(None, np.zeros(8))

@@ -87,6 +87,7 @@ class RL4SysAgent:
             row = traj.length
         if type(obs) is not np.ndarray or obs.shape != self._shape:
             obs = self._layout.flat(obs)
+        traj.requests += 1  # from here on the row is this request's
         numbers = traj.observations[row]
         try:
             numbers[...] = obs
@@ -122,13 +123,14 @@ class RL4SysAgent:
             raise Conflict("this action belongs to another trajectory")
         if traj.ended:
             raise Conflict("this trajectory has ended; request_for_action begins the next one")
-        if action._row != traj.length:
+        if action.added or not action.newest:
             raise Conflict("this action was added before, or a newer one was asked for since")
         if not action.told:
             raise Conflict("in shadow mode say what was done first: action.did(…)")
         if self._shadow:
             same = np.array_equal(action.act, traj.actions[action._row])
             self.counters.shadow["agreed" if same else "differed"] += 1
+        action.added = True
         traj.length += 1
 
     def mark_end_of_trajectory(
@@ -140,7 +142,7 @@ class RL4SysAgent:
         """
         if traj.ended:
             raise Conflict("this trajectory has ended already")
-        if action is not None and action._trajectory is traj and action._row == traj.length:
+        if action is not None and not (action.added and action._trajectory is traj):
             self.add_to_trajectory(traj, action)
         final = None
         if truncated and final_obs is not None:

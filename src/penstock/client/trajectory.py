@@ -42,7 +42,7 @@ class Trajectory:
     __slots__ = (
         "__weakref__", "actions", "capacity", "decider", "ended", "final", "final_mask", "foreign", "handed",
         "layout", "length",
-        "limit", "log_probs", "masks", "observations", "outputs", "rewards", "terminated", "version",
+        "limit", "log_probs", "masks", "observations", "outputs", "requests", "rewards", "terminated", "version",
     )  # fmt: skip
 
     def __init__(self, layout: Layout, limit: int, arrays: Arrays | None = None) -> None:
@@ -53,7 +53,7 @@ class Trajectory:
             )
         self.observations, self.outputs, self.actions, self.log_probs, self.masks = arrays
         self.capacity = len(self.observations)
-        self.length = 0
+        self.length = self.requests = 0
         self.rewards: list[float | None] = [None] * self.capacity
         self.foreign = bytearray(self.capacity)
         self.ended = self.handed = self.terminated = False
@@ -96,18 +96,20 @@ class Trajectory:
 class Action:
     """One decision: `act` is what to do, `update_reward` says what came of it."""
 
-    __slots__ = ("_row", "_trajectory", "act", "told")
+    __slots__ = ("_request", "_row", "_trajectory", "act", "added", "told")
 
     def __init__(self, act: Any, trajectory: Trajectory, row: int, told: bool = True) -> None:
         self.act = act
         self._trajectory = trajectory
-        self._row = row
+        self._row, self._request = row, trajectory.requests
+        self.added = False
+        """Whether its step was kept; else the next request takes its row."""
         self.told = told
         """False in shadow mode until `did` says what was really done."""
 
     def update_reward(self, reward: float) -> None:
         """Say what came of it; may be called until the next request, the last call counts."""
-        trajectory = self._trajectory
+        trajectory = self._own()
         if trajectory.handed:
             raise Conflict("this reward came too late: its trajectory has ended and is on its way")
         value = float(reward)
@@ -117,7 +119,7 @@ class Action:
 
     def did(self, action: Any) -> None:
         """Say what was really done, where that is not `act`: a person's or another system's decision."""
-        trajectory = self._trajectory
+        trajectory = self._own()
         if trajectory.handed:
             raise Conflict("this action came too late: its trajectory has ended and is on its way")
         trajectory.actions[self._row] = trajectory.layout.foreign_action(action)
@@ -127,9 +129,20 @@ class Action:
     @property
     def reward(self) -> float | None:
         """What `update_reward` said, or None."""
-        return self._trajectory.rewards[self._row]
+        return self._own().rewards[self._row]
 
     @property
     def foreign(self) -> bool:
         """Whether a fallback or a person decided, not the policy."""
-        return bool(self._trajectory.foreign[self._row])
+        return bool(self._own().foreign[self._row])
+
+    @property
+    def newest(self) -> bool:
+        """Whether nothing was asked for in its trajectory since."""
+        return self._request == self._trajectory.requests
+
+    def _own(self) -> Trajectory:
+        """Its trajectory, while its row there is still its own."""
+        if not self.added and self._request != self._trajectory.requests:
+            raise Conflict("this action was not added before the next request, so its step is forgotten")
+        return self._trajectory
