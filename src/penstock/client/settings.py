@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client import keys
-from penstock.client.token import find_token, home
+from penstock.client.token import check_secrecy, find_token, home
 from penstock.errors import ConfigError
 
 MAX_FILE = 1 << 20
@@ -90,13 +90,15 @@ def settings(raw: Any, where: str = "the configuration") -> Settings:
     if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}", address):
         raise ConfigError(f"{where}: train_server_address must be HOST:PORT, not {address!r}")
     spool = raw.get("spool") or {}
+    token, tls = find_token(raw, address, where), _tls(raw.get("tls"), where)
+    check_secrecy(token, address, tls is not None, bool(raw.get("insecure", False)), where)
     return Settings(
         policy=policy,
         address=address,
         shape=shape,
         trained=json.dumps({key: raw[key] for key in keys.TRAINED if key in raw}),
-        token=find_token(raw, address, where),
-        tls=_tls(raw.get("tls"), where),
+        token=token,
+        tls=tls,
         max_traj_length=int(raw.get("max_traj_length", 1000)),
         send_frequency=int(raw.get("send_frequency", 10)),
         flush_seconds=float(raw.get("flush_seconds", 5.0)),
