@@ -278,6 +278,19 @@ def test_versions_never_go_back(gateway: Gateway):
         assert agent.version == Version(2, 5)
 
 
+@pytest.mark.parametrize("step", [0, 5])
+def test_another_run_of_the_policy_is_noticed_and_followed(step: int, gateway: Gateway):
+    """Also where it is at the same version: its weights are others."""
+    with acting(gateway) as agent:
+        if step:
+            gateway.publish(Version(0, step), 0, change=1e-3)
+            until(lambda: agent.version == Version(0, step), "the version")
+        gateway.begin_again()
+        until(lambda: agent.figures()["swaps"] == (3 if step else 2), "the other run's version")
+        assert agent.version == Version(0, 0)
+        assert agent._courier._run == gateway.run
+
+
 def test_weights_that_are_not_finite_are_not_used(gateway: Gateway):
     with acting(gateway) as agent:
         gateway.publish(Version(0, 1), 0, change=float("nan"))
