@@ -60,6 +60,9 @@ class Gateway:
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.lose_receipts = 0
         self.later = 0
+        self.hang = threading.Event()
+        self.hang.set()
+        """While it is clear, `Send` hangs."""
         self.refuse_lengths: set[int] = set()
         self.break_deltas = False
         self.act_delay = 0.0
@@ -96,6 +99,7 @@ class Gateway:
         self.stop()
 
     def stop(self) -> None:
+        self.hang.set()
         with self._lock:
             self._lock.notify_all()
         self._server.stop(0).wait(5)
@@ -156,6 +160,7 @@ class Gateway:
     def _send(self, request: Any, context: Any) -> Any:
         self.figures.append(request.figures)
         self.deliveries += 1
+        self.hang.wait(30)
         reply = proto.SendReply(retry_seconds=0.2)
         full, self.later = self.later > 0, max(0, self.later - 1)
         for trajectory in request.trajectories:

@@ -380,6 +380,32 @@ def test_close_is_quick_while_a_fetch_waits(gateway: Gateway):
         assert time.monotonic() - before < 10
 
 
+def test_close_saves_what_a_call_that_hangs_was_carrying(gateway: Gateway, tmp_path: Path):
+    with acting(gateway) as agent:
+        gateway.hang.clear()
+        episode(agent)
+        until(lambda: gateway.deliveries, "a call that hangs")
+        episode(agent)
+        agent.close(seconds=0.3)
+        assert not [thread for thread in agent._courier._threads if thread.is_alive()]
+    batches = list((tmp_path / "clients" / "spool" / "pump").rglob("*.batch"))
+    assert sum(int(batch.stem.split("-")[1]) for batch in batches) == 2
+
+
+def test_a_disk_that_fails_at_the_end_does_not_keep_the_rest_from_it(gateway: Gateway, tmp_path: Path):
+    with acting(gateway) as agent:
+        outbox = agent._courier.outbox
+
+        def fails(*_: object) -> None:
+            raise OSError("no space left")
+
+        outbox.send = fails  # type: ignore[method-assign]
+        episode(agent)
+    assert outbox.spool._locks == {}
+    assert len(list((tmp_path / "clients" / "spool" / "pump").rglob("*.batch"))) == 1
+    assert agent.figures()["troubles"]["disk"] >= 1
+
+
 def test_close_ends_its_threads(gateway: Gateway):
     with acting(gateway):
         pass

@@ -17,7 +17,7 @@ from typing import Any
 from penstock import proto
 from penstock.client import description as descriptions
 from penstock.client.deciding import Decider, output_width
-from penstock.client.figures import Counters, Reporter, log
+from penstock.client.figures import Counters, Reporter
 from penstock.client.layout import Layout, disagreement, of_description
 from penstock.client.link import Link
 from penstock.client.outbox import BATCH_BYTES, Outbox
@@ -33,6 +33,8 @@ OPEN_SECONDS = 90.0
 TICK = 0.5
 ADOPT_SECONDS = 10.0
 LONGEST_PAUSE = 10.0
+STORE_SECONDS = 1.0
+"""After its deadline `close` waits this much longer, so that what was not sent reaches the disk."""
 
 
 class Pause:
@@ -107,10 +109,14 @@ class Courier:
         self._stop.set()
         self._wake.set()
         self.link.cancel()
+        self._join(self._ends_at)
+        self.link.close()  # ends a call that hangs; what it carried goes to the spool
+        self._join(time.monotonic() + STORE_SECONDS)
+
+    def _join(self, until: float) -> None:
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(max(0.0, self._ends_at - time.monotonic()) + 1.0)
-        self.link.close()
+                thread.join(max(0.0, until - time.monotonic()))
 
     # bringing policies
 
@@ -234,7 +240,7 @@ class Courier:
         try:
             wait = self.outbox.send(self._call, self._reporter, time.monotonic() + 60.0)
             pause.after_success()
-        except PenstockError as error:
+        except (PenstockError, OSError) as error:  # OSError: the spool's disk
             self._counters.trouble(_kind(error), str(error))
             if isinstance(error, NotFound | ConfigError):
                 self._opened.clear()
@@ -246,17 +252,18 @@ class Courier:
     def _finish(self) -> None:
         """The last flush: to the gateway while time allows, else to the spool."""
         outbox = self.outbox
-        outbox.pack_all()
         try:
+            outbox.pack_all()
             while self._opened.is_set() and any(outbox.waiting()) and time.monotonic() < self._ends_at:
                 wait = outbox.send(self._call, self._reporter, self._ends_at)
                 if time.monotonic() + wait >= self._ends_at:
                     break
                 time.sleep(wait)
-        except PenstockError as error:
-            log.info("what waits stays in the spool: %s", error)
-        outbox.store()
-        outbox.spool.close()
+        except Exception as error:  # whatever it is, the rest must reach the disk
+            self._counters.trouble(_kind(error), f"what waits stays in the spool: {error}")
+        finally:
+            outbox.store()
+            outbox.spool.close()
 
     def _call(self, request: bytes, seconds: float) -> Any:
         return self.link.call("Send", request, seconds)
@@ -275,7 +282,9 @@ def switched_off_by_environment() -> bool:
     return os.environ.get("PENSTOCK_CLIENT_OFF", "") not in ("", "0", "false")
 
 
-def _kind(error: PenstockError) -> str:
+def _kind(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return "disk"
     return {"ConfigError": "refused_by_gateway", "Damaged": "damaged", "Unavailable": "unreachable"}.get(
         type(error).__name__, "gateway"
     )
