@@ -2,6 +2,8 @@
 
 import logging
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -477,6 +479,29 @@ def test_the_short_form_in_the_shadow(configuration: dict[str, Any], nowhere: st
         agent.act(np.zeros(8))
         assert agent._trajectory is not None
         assert agent._trajectory.actions[0] == 3
+
+
+def test_a_log_that_nobody_reads_holds_up_neither_decisions_nor_close(
+    configuration: dict[str, Any], tmp_path: Path
+):
+    free = threading.Event()
+
+    class Full(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            free.wait(30)
+
+    handler = Full()
+    logging.getLogger("penstock.client").addHandler(handler)
+    try:
+        before = time.monotonic()
+        with RL4SysAgent(configuration, heuristic=lambda seen, mask: 17) as agent:
+            agent.mark_end_of_trajectory(*step(agent, None))
+            assert agent.figures()["troubles"]["heuristic"] == 1
+        assert time.monotonic() - before < 25, "it waited for the log"
+        assert len(list((tmp_path / "clients" / "spool" / "pump").rglob("*.batch"))) == 1
+    finally:
+        free.set()
+        logging.getLogger("penstock.client").removeHandler(handler)
 
 
 def test_no_token_in_logs(configuration: dict[str, Any], caplog: pytest.LogCaptureFixture):

@@ -213,6 +213,16 @@ def test_a_file_that_is_no_configuration_is_refused(content: str | bytes, tmp_pa
         load(file)
 
 
+def test_certificates_are_read_at_once_and_not_shown(tmp_path: Path):
+    for name in ("cert", "key"):
+        (tmp_path / name).write_text(f"the {name}")
+    got = settings(with_(tls={"cert": str(tmp_path / "cert"), "key": str(tmp_path / "key")}))
+    (tmp_path / "key").unlink()
+    assert got.tls is not None
+    assert (got.tls.ca, got.tls.cert, got.tls.key) == (None, b"the cert", b"the key")
+    assert "the key" not in repr(got)
+
+
 def test_a_huge_file_is_not_read(tmp_path: Path):
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(2 << 20)

@@ -423,6 +423,17 @@ def test_the_file_switches_off_and_on(gateway: Gateway, tmp_path: Path):
         until(lambda: not agent.is_off, "being on")
 
 
+def test_the_file_switches_off_while_a_call_hangs(gateway: Gateway, tmp_path: Path):
+    with acting(gateway) as agent:
+        gateway.hang.clear()
+        episode(agent)
+        until(lambda: gateway.deliveries, "a call that hangs")
+        (tmp_path / "clients").mkdir(exist_ok=True)
+        (tmp_path / "clients" / "off").touch()
+        until(lambda: agent.is_off, "being off", 5)  # the call goes on for ten
+        gateway.hang.set()
+
+
 # remote inference
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from penstock.client import layout as layouts
+from penstock.client.aside import switched_off_by_environment
 from penstock.client.choosing import Chooser
-from penstock.client.courier import Courier, switched_off_by_environment
+from penstock.client.courier import Courier
 from penstock.client.deciding import Heuristic
 from penstock.client.fallback import Fallback
 from penstock.client.figures import KEPT, Counters

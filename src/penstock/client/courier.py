@@ -1,20 +1,19 @@
 """Two threads beside the application: one brings policies, one takes experience away.
 
-The application waits for neither. They share one channel and end with the process.
+The application waits for neither. They share one channel and end with the process; `aside` has two smaller ones.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from penstock import proto
+from penstock.client import aside
 from penstock.client import description as descriptions
 from penstock.client.deciding import Decider, output_width
 from penstock.client.figures import Counters, Reporter
@@ -22,7 +21,6 @@ from penstock.client.layout import Layout, disagreement, of_description
 from penstock.client.link import Link
 from penstock.client.outbox import BATCH_BYTES, Outbox
 from penstock.client.settings import Settings
-from penstock.client.token import home
 from penstock.client.trajectory import Trajectory
 from penstock.client.versions import Held, NotThisDelta, receive
 from penstock.errors import ConfigError, Damaged, NotFound, PenstockError
@@ -35,6 +33,9 @@ ADOPT_SECONDS = 10.0
 LONGEST_PAUSE = 10.0
 STORE_SECONDS = 1.0
 """After its deadline `close` waits this much longer, so that what was not sent reaches the disk."""
+
+SAY_SECONDS = 0.3
+"""And this long for the last words in a log that nobody may be reading."""
 
 
 class Pause:
@@ -62,7 +63,7 @@ class Courier:
         switch: Callable[[bool], None],
         seed: int | None = None,
     ) -> None:
-        self._settings, self._counters, self._take, self._switch = settings, counters, take, switch
+        self._settings, self._counters, self._take = settings, counters, take
         self.outbox = Outbox(settings, counters)
         self.layout: Layout | None = None
         self.link = Link(settings)
@@ -80,12 +81,22 @@ class Courier:
         self._threads = [
             threading.Thread(target=self._bring, name="penstock-bring", daemon=True),
             threading.Thread(target=self._carry, name="penstock-carry", daemon=True),
+            threading.Thread(
+                target=aside.look,
+                args=(settings.policy, switch, counters, self._stop),
+                name="penstock-look",
+                daemon=True,
+            ),
         ]
+        self._silence = threading.Event()
+        self._saying = threading.Thread(
+            target=aside.say, args=(counters, self._silence), name="penstock-say", daemon=True
+        )
 
     def start(self, layout: Layout | None) -> None:
         self.layout = layout
         self.link.connect()
-        for thread in self._threads:
+        for thread in (*self._threads, self._saying):
             thread.start()
 
     def wait_for_answer(self, seconds: float) -> bool:
@@ -112,6 +123,10 @@ class Courier:
         self._join(self._ends_at)
         self.link.close()  # ends a call that hangs; what it carried goes to the spool
         self._join(time.monotonic() + STORE_SECONDS)
+        self._silence.set()
+        self._counters.noticed.set()
+        if self._saying.is_alive():
+            self._saying.join(SAY_SECONDS)
 
     def _join(self, until: float) -> None:
         for thread in self._threads:
@@ -219,7 +234,6 @@ class Courier:
             self._wake.wait(TICK)
             self._wake.clear()
             try:
-                self._look_at_switch()
                 if time.monotonic() - adopted_at > ADOPT_SECONDS:
                     self.outbox.adopt()
                     adopted_at = time.monotonic()
@@ -267,19 +281,6 @@ class Courier:
 
     def _call(self, request: bytes, seconds: float) -> Any:
         return self.link.call("Send", request, seconds)
-
-    def _look_at_switch(self) -> None:
-        """An operator's kill switch: a file, for all clients of this machine's user or for one policy."""
-        self._switch(any(path.exists() for path in off_files(self._settings.policy)))
-
-
-def off_files(policy: str) -> tuple[Path, Path]:
-    folder = home() / "clients"
-    return folder / "off", folder / f"{policy}.off"
-
-
-def switched_off_by_environment() -> bool:
-    return os.environ.get("PENSTOCK_CLIENT_OFF", "") not in ("", "0", "false")
 
 
 def _kind(error: Exception) -> str:

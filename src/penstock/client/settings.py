@@ -20,11 +20,11 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM form: who may be trusted, and who we are where the gateway asks."""
+    """In PEM form: who may be trusted, and who we are where the gateway asks. Read once: a fork needs them again."""
 
-    ca: Path | None
-    cert: Path | None
-    key: Path | None
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +156,23 @@ def _safe_action(action: Any, shape: Shape | None, where: str) -> Any:
 def _tls(raw: Mapping[str, str] | None, where: str) -> Tls | None:
     if raw is None:
         return None
-    files = {key: Path(value).expanduser() for key, value in raw.items()}
-    for key, file in files.items():
-        if not file.is_file():
-            raise ConfigError(f"{where}: tls.{key} names {file}, which is not a file")
-    if ("cert" in files) != ("key" in files):
+    if ("cert" in raw) != ("key" in raw):
         raise ConfigError(f"{where}: tls.cert and tls.key belong together; give both or neither")
-    return Tls(files.get("ca"), files.get("cert"), files.get("key"))
+    contents = {key: _pem(Path(value).expanduser(), f"{where}: tls.{key}") for key, value in raw.items()}
+    return Tls(contents.get("ca"), contents.get("cert"), contents.get("key"))
+
+
+def _pem(file: Path, where: str) -> bytes:
+    if not file.is_file():
+        raise ConfigError(f"{where} names {file}, which is not a file")
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"{where} names {file}, which cannot be read: {error}") from error
+    if len(content) > MAX_FILE:
+        raise ConfigError(f"{where} names {file}, which is too large for a certificate or key")
+    return content
 
 
 def _product(shape: Any) -> int:
