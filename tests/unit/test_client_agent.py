@@ -425,14 +425,15 @@ def test_the_longest_trajectory_is_cut_off_by_the_next_request(configuration: di
 
 
 def test_a_long_trajectory_grows(configuration: dict[str, Any]):
-    configuration |= {"max_traj_length": 5000, "algorithm_parameters": {"act_dim": 4, "input_size": 64}}
+    size = 1 << 16
+    configuration |= {"max_traj_length": 5000, "algorithm_parameters": {"act_dim": 4, "input_size": size}}
     with RL4SysAgent(configuration) as agent:
-        trajectory, action = agent.request_for_action(None, np.full(64, 0.5))
+        trajectory, action = agent.request_for_action(None, np.full(size, 0.5))
         first = trajectory.capacity
         for number in range(first + 10):
             agent.add_to_trajectory(trajectory, action)
             action.update_reward(number)
-            trajectory, action = agent.request_for_action(trajectory, np.full(64, number))
+            trajectory, action = agent.request_for_action(trajectory, np.full(size, number))
         assert first < trajectory.capacity <= 5000
         assert trajectory.observations[first + 1, 0] == first
         assert trajectory.rewards[first + 5] == first + 5

@@ -14,9 +14,11 @@ from penstock.errors import Conflict
 from penstock.model.tensors import Array
 from penstock.model.version import Version
 
-FIRST_ROWS = 256
-WHOLE_BYTES = 1 << 18
-"""A trajectory that fits into this many bytes gets all its rows at once."""
+WHOLE_BYTES = 16 << 20
+"""A trajectory gets as many rows as fit into this at once. The system gives it memory only as rows are written, while
+a longer one must be copied to grow, in the middle of a decision."""
+
+FEWEST_ROWS = 16
 
 LARGEST = 1e9
 """What a gateway takes for a reward, either way."""
@@ -26,13 +28,18 @@ Arrays = tuple[Array, Array, Array, Array | None, Array | None]
 """Observations, network outputs, actions, log-probabilities (remote only), masks (masked only)."""
 
 
+def held_bytes(arrays: Arrays) -> int:
+    """What a set of arrays takes of memory at most."""
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
 def _arrays(layout: Layout, rows: int) -> Arrays:
     return (
         np.zeros((rows, *layout.observation), np.float32),
         np.zeros((rows, layout.width), np.float32),
         np.zeros((rows, *layout.action), layout.action_type),
         np.zeros(rows, np.float32) if layout.remote else None,
-        np.ones((rows, layout.choices), np.bool_) if layout.masked else None,
+        np.zeros((rows, layout.choices), np.bool_) if layout.masked else None,
     )
 
 
@@ -48,9 +55,7 @@ class Trajectory:
     def __init__(self, layout: Layout, limit: int, arrays: Arrays | None = None) -> None:
         self.layout, self.limit = layout, limit
         if arrays is None:
-            arrays = _arrays(
-                layout, limit if limit * layout.row_bytes <= WHOLE_BYTES else min(limit, FIRST_ROWS)
-            )
+            arrays = _arrays(layout, min(limit, max(FEWEST_ROWS, WHOLE_BYTES // layout.row_bytes)))
         self.observations, self.outputs, self.actions, self.log_probs, self.masks = arrays
         self.capacity = len(self.observations)
         self.length = self.requests = 0
