@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from penstock import proto
-from penstock.client import RL4SysAgent
-from penstock.errors import ConfigError
+from penstock.client import Agent, RL4SysAgent
+from penstock.errors import ConfigError, Unavailable
 from penstock.model.version import Version
 from tests.unit.client_gateway import TOKEN, Gateway, description
 
@@ -331,6 +331,26 @@ def test_a_refusal_at_the_start_is_raised(code: str, gateway: Gateway):
     gateway.refuse = (grpc.StatusCode[code], "gama is no parameter of PPO")
     with pytest.raises(ConfigError, match="gama is no parameter of PPO"):
         RL4SysAgent(configuration(gateway.address))
+
+
+def test_without_shapes_the_gateways_own_words_are_passed_on(gateway: Gateway):
+    gateway.refuse = (grpc.StatusCode.NOT_FOUND, "no policy 'pump' was opened here")
+    with pytest.raises(Unavailable, match=r"no policy 'pump' was opened here.*give input_size and act_dim"):
+        Agent(gateway.address, policy="pump", token=TOKEN)
+
+
+def test_shapes_come_from_the_gateway(gateway: Gateway):
+    with Agent(gateway.address, policy="pump", token=TOKEN) as agent:
+        assert agent.act(np.zeros(8)) in range(4)
+
+
+def test_an_agent_that_cannot_begin_leaves_no_threads(gateway: Gateway):
+    """The safe action can only be checked once the gateway has told the shapes."""
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("penstock-")}
+    with pytest.raises(ConfigError, match="whole number from 0 to 3"):
+        Agent(gateway.address, policy="pump", token=TOKEN, fallback={"action": 9})
+    left = {thread for thread in threading.enumerate() if thread.name.startswith("penstock-")}
+    assert left <= before
 
 
 def test_a_refusal_later_is_counted_and_never_raised(gateway: Gateway):

@@ -31,6 +31,9 @@ from penstock.model.version import Version
 ANSWER_SECONDS = 2.0
 """How long a new agent waits to hear that its configuration is refused."""
 
+SHAPES_SECONDS = 30.0
+"""And how long to hear what the policy sees and does, where only the gateway knows."""
+
 CLOSE_SECONDS = 5.0
 _TIMES = KEPT - 1
 _agents: weakref.WeakSet[RL4SysAgent] = weakref.WeakSet()
@@ -221,16 +224,19 @@ class RL4SysAgent:
         self._courier.start(known)
         self._started = True
         try:
-            answered = self._courier.wait_for_answer(ANSWER_SECONDS)
-        except ConfigError:
+            self._hear(known)
+        except BaseException:
             self._courier.close(0.5)
             raise
+
+    def _hear(self, known: layouts.Layout | None) -> None:
+        answered = self._courier.wait_for_answer(SHAPES_SECONDS if known is None else ANSWER_SECONDS)
         layout = known or self._courier.layout
         if layout is None:
-            self._courier.close(0.5)
+            reason = self._courier.failure or f"the gateway at {self.settings.address} does not answer"
             raise Unavailable(
-                f"the gateway at {self.settings.address} does not answer, and the configuration does not say what "
-                "the policy sees and does; give input_size and act_dim"
+                f"{reason}; the configuration does not say what the policy sees and does either: give input_size "
+                "and act_dim"
             )
         if not answered:
             self.counters.trouble(

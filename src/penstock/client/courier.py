@@ -75,6 +75,8 @@ class Courier:
         self._opened = threading.Event()
         self._answered = threading.Event()
         self._refusal: ConfigError | None = None
+        self.failure = ""
+        """Why the gateway was last not heard, as a sentence."""
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._ends_at = float("inf")
@@ -150,9 +152,11 @@ class Courier:
             except NotThisDelta as error:
                 self._counters.trouble("delta", f"{error}; the whole version is asked for")
                 self._fetch_whole = True
-            except NotFound:
+            except NotFound as error:
+                self.failure = str(error)
                 self._opened.clear()
             except PenstockError as error:
+                self.failure = str(error)
                 if not self._stop.is_set():
                     self._counters.trouble(_kind(error), str(error))
                 if isinstance(error, ConfigError):
