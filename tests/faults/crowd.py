@@ -58,6 +58,7 @@ class Shared:
     acting: Acting | None = None
     version: Version = NONE
     tensors: dict[str, Any] = field(default_factory=dict)
+    sha256: str = ""
     acknowledged: set[Place] = field(default_factory=set)
 
 
@@ -167,6 +168,8 @@ class _Client:
         request = proto.FetchRequest(policy=shared.name, wait_seconds=wait)
         if self._have != NONE:
             request.have.CopyFrom(proto.Version(epoch=self._have.epoch, step=self._have.step))
+        if self._have == shared.version != NONE:  # else the weights it would have are gone
+            request.have_sha256 = shared.sha256
         replies = await self._call("Fetch", request)
         if not replies or replies[0].kind == proto.FetchReply.NOTHING:
             return
@@ -174,6 +177,7 @@ class _Client:
         newer = Version(head.version.epoch, head.version.step)
         assert newer > self._have, "versions never go back"
         payload = b"".join(reply.part for reply in replies)
+        self._outcome.calls[proto.FetchReply.Kind.Name(head.kind)] += 1
         if newer > shared.version:
             base = Version(head.base.epoch, head.base.step)
             if head.kind == proto.FetchReply.WHOLE:
@@ -183,7 +187,8 @@ class _Client:
             else:  # somebody else was quicker with the version this one builds on
                 self._have = NONE
                 return await self._fetch(0.0)
-            assert weights_sha256(shared.tensors) == head.weights_sha256
+            shared.sha256 = weights_sha256(shared.tensors)
+            assert shared.sha256 == head.weights_sha256
             shared.version = newer
             if shared.acting is None:
                 shared.acting = Acting(msgspec.json.decode(head.description, type=PolicyDescription))

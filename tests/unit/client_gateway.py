@@ -56,9 +56,13 @@ class Gateway:
     def __init__(self, described: PolicyDescription | None = None, port: int = 0) -> None:
         self.description = described or description()
         self.protocol = proto.PROTOCOL
+        self.run = "run-1"
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.lose_receipts = 0
         self.later = 0
+        self.hang = threading.Event()
+        self.hang.set()
+        """While it is clear, `Send` hangs."""
         self.refuse_lengths: set[int] = set()
         self.break_deltas = False
         self.act_delay = 0.0
@@ -95,6 +99,7 @@ class Gateway:
         self.stop()
 
     def stop(self) -> None:
+        self.hang.set()
         with self._lock:
             self._lock.notify_all()
         self._server.stop(0).wait(5)
@@ -110,6 +115,13 @@ class Gateway:
             self._versions[version] = tensors
             self._lock.notify_all()
         return tensors
+
+    def begin_again(self) -> None:
+        """Another run of the same policy, as after a delete: its versions count from zero."""
+        with self._lock:
+            self.run += "-again"
+            self._versions.clear()
+            self.publish(Version(0, 0), seed=9)
 
     def wait_for(self, count: int, seconds: float = 30.0) -> list[Any]:
         """The trajectories once there are that many."""
@@ -141,13 +153,14 @@ class Gateway:
     def _open(self, request: Any, context: Any) -> Any:
         self.configurations.append(json.loads(request.configuration))
         return proto.OpenReply(
-            protocol=self.protocol, run="run-1", description=encoded(self.description),
+            protocol=self.protocol, run=self.run, description=encoded(self.description),
             max_lag=8, max_message_bytes=4 << 20,
         )  # fmt: skip
 
     def _send(self, request: Any, context: Any) -> Any:
         self.figures.append(request.figures)
         self.deliveries += 1
+        self.hang.wait(30)
         reply = proto.SendReply(retry_seconds=0.2)
         full, self.later = self.later > 0, max(0, self.later - 1)
         for trajectory in request.trajectories:
@@ -177,14 +190,15 @@ class Gateway:
                     return
             newest = max(self._versions)
             tensors = self._versions[newest]
-        if newest == have:
-            self.kinds.append(proto.FetchReply.NOTHING)
-            yield proto.FetchReply(kind=proto.FetchReply.NOTHING)
-            return
         first = proto.FetchReply(
             version=proto.Version(epoch=newest.epoch, step=newest.step), acting=self.acting,
             description=encoded(self.description), weights_sha256=weights_sha256(tensors),
         )  # fmt: skip
+        if have is not None and newest <= have:
+            first.kind = proto.FetchReply.NOTHING
+            self.kinds.append(first.kind)
+            yield first
+            return
         whole = save(tensors)
         first.raw_bytes = len(whole)
         base = self._versions.get(have) if have is not None else None

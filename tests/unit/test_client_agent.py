@@ -2,6 +2,8 @@
 
 import logging
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -362,6 +364,41 @@ def test_an_action_that_is_not_added_is_forgotten(agent: RL4SysAgent):
     assert trajectory.rewards[:2] == [1.0, 2.0]
 
 
+def test_an_action_with_a_newer_one_after_it_neither_is_kept_nor_pays_for_it(agent: RL4SysAgent):
+    trajectory, old = agent.request_for_action(None, np.zeros(8))
+    trajectory, new = agent.request_for_action(trajectory, np.ones(8))
+    with pytest.raises(Conflict, match="a newer one was asked for since"):
+        agent.add_to_trajectory(trajectory, old)
+    with pytest.raises(Conflict, match="a newer one was asked for since"):
+        agent.mark_end_of_trajectory(trajectory, old)
+    for stale in (lambda: old.update_reward(5), lambda: old.did(1), lambda: old.reward, lambda: old.foreign):
+        with pytest.raises(Conflict, match="its step is forgotten"):
+            stale()
+    agent.add_to_trajectory(trajectory, new)
+    with pytest.raises(Conflict, match="its step is forgotten"):
+        old.update_reward(5)
+    new.update_reward(1)
+    agent.request_for_action(trajectory, np.zeros(8))
+    new.update_reward(2)  # a step that was kept is still its own
+    assert trajectory.rewards[:2] == [2.0, None]
+
+
+def test_a_request_that_fails_takes_the_row_all_the_same(agent: RL4SysAgent):
+    trajectory, action = agent.request_for_action(None, np.zeros(8))
+    with pytest.raises(ConfigError, match="entry 0"):
+        agent.request_for_action(trajectory, np.full(8, np.nan))
+    with pytest.raises(Conflict, match="a newer one"):
+        agent.add_to_trajectory(trajectory, action)
+
+
+def test_an_end_with_an_action_of_another_trajectory_is_refused(agent: RL4SysAgent):
+    _, action = step(agent, None)
+    other, _ = step(agent, None)
+    with pytest.raises(Conflict, match="another trajectory"):
+        agent.mark_end_of_trajectory(other, action)
+    assert not other.ended
+
+
 def test_trajectories_that_are_never_ended_do_not_pile_up(agent: RL4SysAgent):
     for _ in range(100):
         agent.request_for_action(None, np.zeros(8))
@@ -388,14 +425,15 @@ def test_the_longest_trajectory_is_cut_off_by_the_next_request(configuration: di
 
 
 def test_a_long_trajectory_grows(configuration: dict[str, Any]):
-    configuration |= {"max_traj_length": 5000, "algorithm_parameters": {"act_dim": 4, "input_size": 64}}
+    size = 1 << 16
+    configuration |= {"max_traj_length": 5000, "algorithm_parameters": {"act_dim": 4, "input_size": size}}
     with RL4SysAgent(configuration) as agent:
-        trajectory, action = agent.request_for_action(None, np.full(64, 0.5))
+        trajectory, action = agent.request_for_action(None, np.full(size, 0.5))
         first = trajectory.capacity
         for number in range(first + 10):
             agent.add_to_trajectory(trajectory, action)
             action.update_reward(number)
-            trajectory, action = agent.request_for_action(trajectory, np.full(64, number))
+            trajectory, action = agent.request_for_action(trajectory, np.full(size, number))
         assert first < trajectory.capacity <= 5000
         assert trajectory.observations[first + 1, 0] == first
         assert trajectory.rewards[first + 5] == first + 5
@@ -442,6 +480,29 @@ def test_the_short_form_in_the_shadow(configuration: dict[str, Any], nowhere: st
         agent.act(np.zeros(8))
         assert agent._trajectory is not None
         assert agent._trajectory.actions[0] == 3
+
+
+def test_a_log_that_nobody_reads_holds_up_neither_decisions_nor_close(
+    configuration: dict[str, Any], tmp_path: Path
+):
+    free = threading.Event()
+
+    class Full(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            free.wait(30)
+
+    handler = Full()
+    logging.getLogger("penstock.client").addHandler(handler)
+    try:
+        before = time.monotonic()
+        with RL4SysAgent(configuration, heuristic=lambda seen, mask: 17) as agent:
+            agent.mark_end_of_trajectory(*step(agent, None))
+            assert agent.figures()["troubles"]["heuristic"] == 1
+        assert time.monotonic() - before < 25, "it waited for the log"
+        assert len(list((tmp_path / "clients" / "spool" / "pump").rglob("*.batch"))) == 1
+    finally:
+        free.set()
+        logging.getLogger("penstock.client").removeHandler(handler)
 
 
 def test_no_token_in_logs(configuration: dict[str, Any], caplog: pytest.LogCaptureFixture):

@@ -150,7 +150,8 @@ def test_the_client_knows_the_parameters_the_gateway_knows():
 
 
 def test_the_client_knows_the_keys_the_gateway_knows():
-    assert set(keys.TOP) == OF_THE_CLIENT | OF_THE_POLICY
+    never_told = {"insecure"}  # how this machine connects
+    assert set(keys.TOP) - never_told == (OF_THE_CLIENT | OF_THE_POLICY) - never_told
     assert set(keys.TRAINED) - {"client_id", "max_traj_length"} == OF_THE_POLICY
     assert set(keys.GROUPS["network"]) == {f.name for f in msgspec.structs.fields(NetworkSpec)}
 
@@ -164,6 +165,27 @@ def test_the_token_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "file").write_text("of-file")
     assert settings(with_(token_file=str(tmp_path / "file"))).token == "of-file"
     assert settings(with_(token="given")).token == "given"
+
+
+FAR = ["far.example:1", "127.evil.example:1", "127.0.0.1.evil.example:1", "10.0.0.1:1", "[2001:db8::1]:1"]
+
+
+@pytest.mark.parametrize("address", FAR)
+def test_a_token_does_not_leave_the_machine_in_plain_text(address: str, tmp_path: Path):
+    (tmp_path / "token").write_text("of-home")
+    assert settings(with_(train_server_address=address)).token == "", "the home's token is for loopback"
+    given = with_(train_server_address=address, token="given")
+    with pytest.raises(ConfigError, match=r"plain text; give tls .* or insecure: true"):
+        settings(given)
+    with pytest.raises(ConfigError, match="plain text"):
+        settings({**given, "insecure": False})
+    assert settings({**given, "insecure": True}).token == "given"
+    assert settings({**given, "tls": {}}).token == "given"
+
+
+@pytest.mark.parametrize("address", ["localhost:1", "127.0.0.1:1", "127.8.8.8:1", "[::1]:1"])
+def test_on_this_machine_a_token_needs_no_tls(address: str):
+    assert settings(with_(train_server_address=address, token="given")).token == "given"
 
 
 def test_yaml_means_the_same(tmp_path: Path):
@@ -189,6 +211,16 @@ def test_a_file_that_is_no_configuration_is_refused(content: str | bytes, tmp_pa
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError, match=r"bad\.json"):
         load(file)
+
+
+def test_certificates_are_read_at_once_and_not_shown(tmp_path: Path):
+    for name in ("cert", "key"):
+        (tmp_path / name).write_text(f"the {name}")
+    got = settings(with_(tls={"cert": str(tmp_path / "cert"), "key": str(tmp_path / "key")}))
+    (tmp_path / "key").unlink()
+    assert got.tls is not None
+    assert (got.tls.ca, got.tls.cert, got.tls.key) == (None, b"the cert", b"the key")
+    assert "the key" not in repr(got)
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path):

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from penstock import proto
-from penstock.client import RL4SysAgent
-from penstock.errors import ConfigError
+from penstock.client import Agent, RL4SysAgent
+from penstock.errors import ConfigError, Unavailable
 from penstock.model.version import Version
 from tests.unit.client_gateway import TOKEN, Gateway, description
 
@@ -278,6 +278,19 @@ def test_versions_never_go_back(gateway: Gateway):
         assert agent.version == Version(2, 5)
 
 
+@pytest.mark.parametrize("step", [0, 5])
+def test_another_run_of_the_policy_is_noticed_and_followed(step: int, gateway: Gateway):
+    """Also where it is at the same version: its weights are others."""
+    with acting(gateway) as agent:
+        if step:
+            gateway.publish(Version(0, step), 0, change=1e-3)
+            until(lambda: agent.version == Version(0, step), "the version")
+        gateway.begin_again()
+        until(lambda: agent.figures()["swaps"] == (3 if step else 2), "the other run's version")
+        assert agent.version == Version(0, 0)
+        assert agent._courier._run == gateway.run
+
+
 def test_weights_that_are_not_finite_are_not_used(gateway: Gateway):
     with acting(gateway) as agent:
         gateway.publish(Version(0, 1), 0, change=float("nan"))
@@ -318,6 +331,26 @@ def test_a_refusal_at_the_start_is_raised(code: str, gateway: Gateway):
     gateway.refuse = (grpc.StatusCode[code], "gama is no parameter of PPO")
     with pytest.raises(ConfigError, match="gama is no parameter of PPO"):
         RL4SysAgent(configuration(gateway.address))
+
+
+def test_without_shapes_the_gateways_own_words_are_passed_on(gateway: Gateway):
+    gateway.refuse = (grpc.StatusCode.NOT_FOUND, "no policy 'pump' was opened here")
+    with pytest.raises(Unavailable, match=r"no policy 'pump' was opened here.*give input_size and act_dim"):
+        Agent(gateway.address, policy="pump", token=TOKEN)
+
+
+def test_shapes_come_from_the_gateway(gateway: Gateway):
+    with Agent(gateway.address, policy="pump", token=TOKEN) as agent:
+        assert agent.act(np.zeros(8)) in range(4)
+
+
+def test_an_agent_that_cannot_begin_leaves_no_threads(gateway: Gateway):
+    """The safe action can only be checked once the gateway has told the shapes."""
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("penstock-")}
+    with pytest.raises(ConfigError, match="whole number from 0 to 3"):
+        Agent(gateway.address, policy="pump", token=TOKEN, fallback={"action": 9})
+    left = {thread for thread in threading.enumerate() if thread.name.startswith("penstock-")}
+    assert left <= before
 
 
 def test_a_refusal_later_is_counted_and_never_raised(gateway: Gateway):
@@ -367,6 +400,32 @@ def test_close_is_quick_while_a_fetch_waits(gateway: Gateway):
         assert time.monotonic() - before < 10
 
 
+def test_close_saves_what_a_call_that_hangs_was_carrying(gateway: Gateway, tmp_path: Path):
+    with acting(gateway) as agent:
+        gateway.hang.clear()
+        episode(agent)
+        until(lambda: gateway.deliveries, "a call that hangs")
+        episode(agent)
+        agent.close(seconds=0.3)
+        assert not [thread for thread in agent._courier._threads if thread.is_alive()]
+    batches = list((tmp_path / "clients" / "spool" / "pump").rglob("*.batch"))
+    assert sum(int(batch.stem.split("-")[1]) for batch in batches) == 2
+
+
+def test_a_disk_that_fails_at_the_end_does_not_keep_the_rest_from_it(gateway: Gateway, tmp_path: Path):
+    with acting(gateway) as agent:
+        outbox = agent._courier.outbox
+
+        def fails(*_: object) -> None:
+            raise OSError("no space left")
+
+        outbox.send = fails  # type: ignore[method-assign]
+        episode(agent)
+    assert outbox.spool._locks == {}
+    assert len(list((tmp_path / "clients" / "spool" / "pump").rglob("*.batch"))) == 1
+    assert agent.figures()["troubles"]["disk"] >= 1
+
+
 def test_close_ends_its_threads(gateway: Gateway):
     with acting(gateway):
         pass
@@ -382,6 +441,17 @@ def test_the_file_switches_off_and_on(gateway: Gateway, tmp_path: Path):
         until(lambda: agent.is_off, "being off")
         (tmp_path / "clients" / "pump.off").unlink()
         until(lambda: not agent.is_off, "being on")
+
+
+def test_the_file_switches_off_while_a_call_hangs(gateway: Gateway, tmp_path: Path):
+    with acting(gateway) as agent:
+        gateway.hang.clear()
+        episode(agent)
+        until(lambda: gateway.deliveries, "a call that hangs")
+        (tmp_path / "clients").mkdir(exist_ok=True)
+        (tmp_path / "clients" / "off").touch()
+        until(lambda: agent.is_off, "being off", 5)  # the call goes on for ten
+        gateway.hang.set()
 
 
 # remote inference

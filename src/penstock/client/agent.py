@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from penstock.client import layout as layouts
+from penstock.client.aside import switched_off_by_environment
 from penstock.client.choosing import Chooser
-from penstock.client.courier import Courier, switched_off_by_environment
+from penstock.client.courier import Courier
 from penstock.client.deciding import Heuristic
 from penstock.client.fallback import Fallback
 from penstock.client.figures import KEPT, Counters
@@ -29,6 +30,9 @@ from penstock.model.version import Version
 
 ANSWER_SECONDS = 2.0
 """How long a new agent waits to hear that its configuration is refused."""
+
+SHAPES_SECONDS = 30.0
+"""And how long to hear what the policy sees and does, where only the gateway knows."""
 
 CLOSE_SECONDS = 5.0
 _TIMES = KEPT - 1
@@ -87,6 +91,7 @@ class RL4SysAgent:
             row = traj.length
         if type(obs) is not np.ndarray or obs.shape != self._shape:
             obs = self._layout.flat(obs)
+        traj.requests += 1  # from here on the row is this request's
         numbers = traj.observations[row]
         try:
             numbers[...] = obs
@@ -122,13 +127,14 @@ class RL4SysAgent:
             raise Conflict("this action belongs to another trajectory")
         if traj.ended:
             raise Conflict("this trajectory has ended; request_for_action begins the next one")
-        if action._row != traj.length:
+        if action.added or not action.newest:
             raise Conflict("this action was added before, or a newer one was asked for since")
         if not action.told:
             raise Conflict("in shadow mode say what was done first: action.did(…)")
         if self._shadow:
             same = np.array_equal(action.act, traj.actions[action._row])
             self.counters.shadow["agreed" if same else "differed"] += 1
+        action.added = True
         traj.length += 1
 
     def mark_end_of_trajectory(
@@ -140,7 +146,7 @@ class RL4SysAgent:
         """
         if traj.ended:
             raise Conflict("this trajectory has ended already")
-        if action is not None and action._trajectory is traj and action._row == traj.length:
+        if action is not None and not (action.added and action._trajectory is traj):
             self.add_to_trajectory(traj, action)
         final = None
         if truncated and final_obs is not None:
@@ -218,16 +224,19 @@ class RL4SysAgent:
         self._courier.start(known)
         self._started = True
         try:
-            answered = self._courier.wait_for_answer(ANSWER_SECONDS)
-        except ConfigError:
+            self._hear(known)
+        except BaseException:
             self._courier.close(0.5)
             raise
+
+    def _hear(self, known: layouts.Layout | None) -> None:
+        answered = self._courier.wait_for_answer(SHAPES_SECONDS if known is None else ANSWER_SECONDS)
         layout = known or self._courier.layout
         if layout is None:
-            self._courier.close(0.5)
+            reason = self._courier.failure or f"the gateway at {self.settings.address} does not answer"
             raise Unavailable(
-                f"the gateway at {self.settings.address} does not answer, and the configuration does not say what "
-                "the policy sees and does; give input_size and act_dim"
+                f"{reason}; the configuration does not say what the policy sees and does either: give input_size "
+                "and act_dim"
             )
         if not answered:
             self.counters.trouble(

@@ -1,28 +1,26 @@
 """Two threads beside the application: one brings policies, one takes experience away.
 
-The application waits for neither. They share one channel and end with the process.
+The application waits for neither. They share one channel and end with the process; `aside` has two smaller ones.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from penstock import proto
+from penstock.client import aside
 from penstock.client import description as descriptions
 from penstock.client.deciding import Decider, output_width
-from penstock.client.figures import Counters, Reporter, log
+from penstock.client.figures import Counters, Reporter
 from penstock.client.layout import Layout, disagreement, of_description
 from penstock.client.link import Link
 from penstock.client.outbox import BATCH_BYTES, Outbox
 from penstock.client.settings import Settings
-from penstock.client.token import home
 from penstock.client.trajectory import Trajectory
 from penstock.client.versions import Held, NotThisDelta, receive
 from penstock.errors import ConfigError, Damaged, NotFound, PenstockError
@@ -33,6 +31,11 @@ OPEN_SECONDS = 90.0
 TICK = 0.5
 ADOPT_SECONDS = 10.0
 LONGEST_PAUSE = 10.0
+STORE_SECONDS = 1.0
+"""After its deadline `close` waits this much longer, so that what was not sent reaches the disk."""
+
+SAY_SECONDS = 0.3
+"""And this long for the last words in a log that nobody may be reading."""
 
 
 class Pause:
@@ -60,7 +63,7 @@ class Courier:
         switch: Callable[[bool], None],
         seed: int | None = None,
     ) -> None:
-        self._settings, self._counters, self._take, self._switch = settings, counters, take, switch
+        self._settings, self._counters, self._take = settings, counters, take
         self.outbox = Outbox(settings, counters)
         self.layout: Layout | None = None
         self.link = Link(settings)
@@ -72,18 +75,30 @@ class Courier:
         self._opened = threading.Event()
         self._answered = threading.Event()
         self._refusal: ConfigError | None = None
+        self.failure = ""
+        """Why the gateway was last not heard, as a sentence."""
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._ends_at = float("inf")
         self._threads = [
             threading.Thread(target=self._bring, name="penstock-bring", daemon=True),
             threading.Thread(target=self._carry, name="penstock-carry", daemon=True),
+            threading.Thread(
+                target=aside.look,
+                args=(settings.policy, switch, counters, self._stop),
+                name="penstock-look",
+                daemon=True,
+            ),
         ]
+        self._silence = threading.Event()
+        self._saying = threading.Thread(
+            target=aside.say, args=(counters, self._silence), name="penstock-say", daemon=True
+        )
 
     def start(self, layout: Layout | None) -> None:
         self.layout = layout
         self.link.connect()
-        for thread in self._threads:
+        for thread in (*self._threads, self._saying):
             thread.start()
 
     def wait_for_answer(self, seconds: float) -> bool:
@@ -107,10 +122,18 @@ class Courier:
         self._stop.set()
         self._wake.set()
         self.link.cancel()
+        self._join(self._ends_at)
+        self.link.close()  # ends a call that hangs; what it carried goes to the spool
+        self._join(time.monotonic() + STORE_SECONDS)
+        self._silence.set()
+        self._counters.noticed.set()
+        if self._saying.is_alive():
+            self._saying.join(SAY_SECONDS)
+
+    def _join(self, until: float) -> None:
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(max(0.0, self._ends_at - time.monotonic()) + 1.0)
-        self.link.close()
+                thread.join(max(0.0, until - time.monotonic()))
 
     # bringing policies
 
@@ -129,9 +152,11 @@ class Courier:
             except NotThisDelta as error:
                 self._counters.trouble("delta", f"{error}; the whole version is asked for")
                 self._fetch_whole = True
-            except NotFound:
+            except NotFound as error:
+                self.failure = str(error)
                 self._opened.clear()
             except PenstockError as error:
+                self.failure = str(error)
                 if not self._stop.is_set():
                     self._counters.trouble(_kind(error), str(error))
                 if isinstance(error, ConfigError):
@@ -213,7 +238,6 @@ class Courier:
             self._wake.wait(TICK)
             self._wake.clear()
             try:
-                self._look_at_switch()
                 if time.monotonic() - adopted_at > ADOPT_SECONDS:
                     self.outbox.adopt()
                     adopted_at = time.monotonic()
@@ -234,7 +258,7 @@ class Courier:
         try:
             wait = self.outbox.send(self._call, self._reporter, time.monotonic() + 60.0)
             pause.after_success()
-        except PenstockError as error:
+        except (PenstockError, OSError) as error:  # OSError: the spool's disk
             self._counters.trouble(_kind(error), str(error))
             if isinstance(error, NotFound | ConfigError):
                 self._opened.clear()
@@ -246,36 +270,26 @@ class Courier:
     def _finish(self) -> None:
         """The last flush: to the gateway while time allows, else to the spool."""
         outbox = self.outbox
-        outbox.pack_all()
         try:
+            outbox.pack_all()
             while self._opened.is_set() and any(outbox.waiting()) and time.monotonic() < self._ends_at:
                 wait = outbox.send(self._call, self._reporter, self._ends_at)
                 if time.monotonic() + wait >= self._ends_at:
                     break
                 time.sleep(wait)
-        except PenstockError as error:
-            log.info("what waits stays in the spool: %s", error)
-        outbox.store()
-        outbox.spool.close()
+        except Exception as error:  # whatever it is, the rest must reach the disk
+            self._counters.trouble(_kind(error), f"what waits stays in the spool: {error}")
+        finally:
+            outbox.store()
+            outbox.spool.close()
 
     def _call(self, request: bytes, seconds: float) -> Any:
         return self.link.call("Send", request, seconds)
 
-    def _look_at_switch(self) -> None:
-        """An operator's kill switch: a file, for all clients of this machine's user or for one policy."""
-        self._switch(any(path.exists() for path in off_files(self._settings.policy)))
 
-
-def off_files(policy: str) -> tuple[Path, Path]:
-    folder = home() / "clients"
-    return folder / "off", folder / f"{policy}.off"
-
-
-def switched_off_by_environment() -> bool:
-    return os.environ.get("PENSTOCK_CLIENT_OFF", "") not in ("", "0", "false")
-
-
-def _kind(error: PenstockError) -> str:
+def _kind(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return "disk"
     return {"ConfigError": "refused_by_gateway", "Damaged": "damaged", "Unavailable": "unreachable"}.get(
         type(error).__name__, "gateway"
     )

@@ -18,8 +18,8 @@ from penstock.policy import heads
 from penstock.policy.acting import Acting
 from penstock.policy.networks import width
 
-BLOCK = 256
-"""Decisions whose noise is drawn at once."""
+MOST_DRAWN, LEAST_DRAWN, NUMBERS_DRAWN = 256, 8, 2048
+"""Decisions whose noise is drawn at once, by one of them: fewer where each needs more numbers, lest it be late."""
 
 TRIALS = 5
 
@@ -47,6 +47,7 @@ class Decider:
             raise Damaged(f"the tensors of version {version} do not fit its description: {error}") from error
         self._seed, self._block = seed, 0
         self._rows: Iterator[Array] = iter(())
+        self._drawn = min(MOST_DRAWN, max(LEAST_DRAWN, NUMBERS_DRAWN // output_width(description)))
         self._discrete = description.spaces.action.kind == "discrete"
         action = description.spaces.action
         self._low, self._high = np.array(action.low, np.float32), np.array(action.high, np.float32)
@@ -56,7 +57,7 @@ class Decider:
         noise = next(self._rows, None)
         if noise is None:
             self._block += 1
-            self._rows = iter(self._acting.noise((self._seed, 0, self._block), BLOCK, 1))
+            self._rows = iter(self._acting.noise((self._seed, 0, self._block), self._drawn, 1))
             noise = next(self._rows)
         masks = trajectory.masks
         actions, outputs = self._acting.decide(

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from penstock import proto
 log = logging.getLogger("penstock.client")
 KEPT = 2048
 """Decisions whose times are kept; a power of two."""
+
+SENTENCES = 64
+"""That wait for the log; more drops the oldest."""
 
 
 class Counters:
@@ -32,6 +36,9 @@ class Counters:
         self.late = 0
         self.sent = 0
         self.swaps = 0
+        self.noticed = threading.Event()
+        """Set while there is something to write down."""
+        self._sentences: deque[str] = deque(maxlen=SENTENCES)
         self._said: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -46,14 +53,23 @@ class Counters:
                 self.dropped[reason] = self.dropped.get(reason, 0) + count
 
     def trouble(self, kind: str, sentence: str) -> None:
-        """Count what went wrong and say it, each kind at most once in ten seconds."""
+        """Count what went wrong and have it said, each kind at most once in ten seconds.
+
+        Writes nothing itself: the application calls this in the middle of a decision, and a log may block.
+        """
         now = time.monotonic()
         with self._lock:
             self.troubles[kind] = self.troubles.get(kind, 0) + 1
             if now - self._said.get(kind, -1e9) < 10:
                 return
             self._said[kind] = now
-        log.warning("%s", sentence)
+        self._sentences.append(sentence)
+        self.noticed.set()
+
+    def write_down(self) -> None:
+        """Into the log, in order."""
+        while self._sentences:
+            log.warning("%s", self._sentences.popleft())
 
     def percentiles_us(self) -> tuple[float, float]:
         """Median and 99th percentile of the kept decisions."""

@@ -108,6 +108,7 @@ TOP: dict[str, Key] = {
     "token": text(),
     "token_file": text(),
     "tls": GROUP,
+    "insecure": FLAG,
     "deadline_ms": number(0, 60_000, above=True),
     "spool": GROUP,
     "fallback": GROUP,

@@ -55,11 +55,9 @@ class Link:
         if settings.tls is None:
             self._channel = grpc.insecure_channel(settings.address, options)
         else:
-            parts = (settings.tls.ca, settings.tls.key, settings.tls.cert)
-            contents = (None if part is None else part.read_bytes() for part in parts)
-            self._channel = grpc.secure_channel(
-                settings.address, grpc.ssl_channel_credentials(*contents), options
-            )
+            tls = settings.tls
+            credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.cert)
+            self._channel = grpc.secure_channel(settings.address, credentials, options)
         self._unary = {
             name: self._channel.unary_unary(
                 proto.path(name),

@@ -16,7 +16,8 @@ from penstock.client.figures import Counters, Reporter
 from penstock.client.packing import Unfit, pack
 from penstock.client.settings import Settings
 from penstock.client.spool import Numbered, Spool
-from penstock.client.trajectory import Arrays, Trajectory
+from penstock.client.trajectory import Arrays, Trajectory, held_bytes
+from penstock.client.wire import opening
 from penstock.errors import Damaged
 
 MEMORY_BYTES = 64 << 20
@@ -26,11 +27,16 @@ BATCH_BYTES = 1 << 20
 BATCH_COUNT = 64
 """Of one call. Small, because the interpreter is held while a call is made, and the application may be deciding."""
 
-PACKED_AT_ONCE = 8
-"""Then the interpreter is handed back, after about a millisecond. Not after each one: whenever it changes hands the
-application may have to wait for the system's scheduler."""
+PACKED_AT_ONCE = 128 << 10
+"""Bytes; then the interpreter is handed back, after a fraction of a millisecond. Not after each trajectory: whenever
+it changes hands the application may have to wait for the system's scheduler."""
 
-POOL = 16
+HAND_BACK_SECONDS = 1e-5
+"""Not 0: then the interpreter would be taken again before whoever waits for it has woken up."""
+
+POOL, POOL_BYTES = 16, 32 << 20
+"""Sets of arrays that are kept for the next trajectories, and what they may take together."""
+
 SEND_SECONDS = 10.0
 TAKEN = {proto.SendReply.STORED, proto.SendReply.DUPLICATE}
 
@@ -95,18 +101,23 @@ class Outbox:
                 return
             self._taken_bytes += trajectory.nbytes
             try:
-                for message in pack(trajectory, self.max_bytes):
+                for piece in pack(trajectory, self.max_bytes):
                     self._sequence += 1
-                    message.sequence = self._sequence
-                    content = message.SerializeToString()
+                    content = piece.numbered(self._sequence)
                     self._ready.append((self._sequence, content))
                     self._ready_bytes += len(content)
+                    packed += len(content)
+                    if packed >= PACKED_AT_ONCE:
+                        packed = 0
+                        time.sleep(HAND_BACK_SECONDS)
             except Unfit as reason:
                 self._counters.drop(str(reason))
-            self.pool.append(trajectory.release())
-            packed += 1
-            if packed % PACKED_AT_ONCE == 0:
-                time.sleep(0)
+            self._keep(trajectory.release())
+
+    def _keep(self, arrays: Arrays) -> None:
+        # the application takes from the pool meanwhile; a tuple is made of it in one go
+        if held_bytes(arrays) + sum(map(held_bytes, tuple(self.pool))) <= POOL_BYTES:
+            self.pool.append(arrays)
 
     def store(self) -> None:
         """Move what is packed to the spool."""
@@ -167,8 +178,10 @@ class Outbox:
         head = proto.SendRequest(
             policy=self._settings.policy, source=source, figures=reporter.report(self.waiting())
         )
-        request = head.SerializeToString() + b"".join(_as_field(content) for _, content in batch)
-        reply = call(request, max(0.1, min(SEND_SECONDS, until - time.monotonic())))
+        parts = [head.SerializeToString()]
+        for _, content in batch:  # they are bytes already: taking them apart again would be slow
+            parts += (opening(_TRAJECTORIES, len(content)), content)
+        reply = call(b"".join(parts), max(0.1, min(SEND_SECONDS, until - time.monotonic())))
         outcomes = {receipt.sequence: receipt for receipt in reply.receipts}
         remaining = []
         for sequence, content in batch:
@@ -198,15 +211,4 @@ class Outbox:
             self._ready_bytes -= len(self._ready.popleft()[1])
 
 
-def _as_field(content: bytes) -> bytes:
-    """A message that is bytes already, as one of `SendRequest.trajectories`: taking it apart again would be slow."""
-    size, length = bytearray(), len(content)
-    while length > 0x7F:
-        size.append(length & 0x7F | 0x80)
-        length >>= 7
-    size.append(length)
-    return _TRAJECTORIES + bytes(size) + content
-
-
-_TRAJECTORIES = bytes([proto.SendRequest.DESCRIPTOR.fields_by_name["trajectories"].number << 3 | 2])
-"""The field's number and "bytes of a length that follows" (protobuf's wire format)."""
+_TRAJECTORIES = proto.SendRequest.DESCRIPTOR.fields_by_name["trajectories"].number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from penstock import proto
 from penstock.client.deciding import Decider
 from penstock.client.layout import OBSERVATIONS
 from penstock.client.trajectory import Trajectory
+from penstock.client.wire import map_entry
 from penstock.model.tensors import Array
 from penstock.model.version import Version
 
@@ -19,13 +21,31 @@ class Unfit(Exception):
     """A trajectory that cannot be sent; the text is the reason it is counted under."""
 
 
-def pack(trajectory: Trajectory, max_bytes: int) -> Iterator[Any]:
-    """Messages without their sequence, each below `max_bytes`; raise Unfit before the first one."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A message without its sequence and its observations, which are most of it, and these."""
+
+    message: Any
+    observations: Array
+
+    def numbered(self, sequence: int) -> bytes:
+        """The whole message as it travels. The observations are copied once, here."""
+        self.message.sequence = sequence
+        rows = np.ascontiguousarray(self.observations, self.observations.dtype.newbyteorder("<"))
+        entry = map_entry(_OBSERVATIONS, OBSERVATIONS, rows.nbytes)
+        return b"".join((self.message.SerializeToString(), entry, rows.data))
+
+
+def pack(trajectory: Trajectory, max_bytes: int) -> Iterator[Piece]:
+    """Pieces whose messages are below `max_bytes`; raise Unfit before the first one.
+
+    What they hold is the trajectory's: each must be `numbered` before its arrays are used again.
+    """
     _take_final_from_last_row(trajectory)
     length = trajectory.length
     if not length:
         raise Unfit("empty")
-    if any(reward is None for reward in trajectory.rewards[:length]):
+    if None in trajectory.rewards[:length]:
         raise Unfit("no_reward")
     rewards = np.array(trajectory.rewards[:length], np.float32)
     log_probs = _log_probs(trajectory)
@@ -36,7 +56,8 @@ def pack(trajectory: Trajectory, max_bytes: int) -> Iterator[Any]:
         raise Unfit("not_finite")
     rows = max(1, (max_bytes - 4096) // trajectory.layout.row_bytes)
     for start in range(0, length, rows):
-        yield _message(trajectory, rewards, log_probs, start, min(start + rows, length))
+        end = min(start + rows, length)
+        yield Piece(_message(trajectory, rewards, log_probs, start, end), trajectory.observations[start:end])
 
 
 def _take_final_from_last_row(trajectory: Trajectory) -> None:
@@ -73,12 +94,11 @@ def _message(trajectory: Trajectory, rewards: Array, log_probs: Array, start: in
     message = proto.Trajectory(
         version=proto.Version(epoch=version.epoch, step=version.step),
         length=end - start,
-        observations={OBSERVATIONS: _little(trajectory.observations[start:end])},
         actions=_little(trajectory.actions[start:end]),
         log_probs=_little(log_probs[start:end]),
         rewards=_little(rewards[start:end]),
         masks=b"" if masks is None else masks[start:end].tobytes(),
-        foreign=foreign if any(foreign) else b"",
+        foreign=foreign if 1 in foreign else b"",
         terminated=last and trajectory.terminated,
         offset=start,
         earlier_reward=float(rewards[:start].sum(dtype=np.float64)),
@@ -93,6 +113,9 @@ def _message(trajectory: Trajectory, rewards: Array, log_probs: Array, start: in
         if masks is not None:
             message.final_masks = b"\1" * masks.shape[1] if final_mask is None else final_mask.tobytes()
     return message
+
+
+_OBSERVATIONS = proto.Trajectory.DESCRIPTOR.fields_by_name["observations"].number
 
 
 def _little(array: Array) -> bytes:

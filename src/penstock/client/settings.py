@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client import keys
-from penstock.client.token import find_token, home
+from penstock.client.token import check_secrecy, find_token, home
 from penstock.errors import ConfigError
 
 MAX_FILE = 1 << 20
@@ -20,11 +20,11 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM form: who may be trusted, and who we are where the gateway asks."""
+    """In PEM form: who may be trusted, and who we are where the gateway asks. Read once: a fork needs them again."""
 
-    ca: Path | None
-    cert: Path | None
-    key: Path | None
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,15 @@ def settings(raw: Any, where: str = "the configuration") -> Settings:
     if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}", address):
         raise ConfigError(f"{where}: train_server_address must be HOST:PORT, not {address!r}")
     spool = raw.get("spool") or {}
+    token, tls = find_token(raw, address, where), _tls(raw.get("tls"), where)
+    check_secrecy(token, address, tls is not None, bool(raw.get("insecure", False)), where)
     return Settings(
         policy=policy,
         address=address,
         shape=shape,
         trained=json.dumps({key: raw[key] for key in keys.TRAINED if key in raw}),
-        token=find_token(raw, address, where),
-        tls=_tls(raw.get("tls"), where),
+        token=token,
+        tls=tls,
         max_traj_length=int(raw.get("max_traj_length", 1000)),
         send_frequency=int(raw.get("send_frequency", 10)),
         flush_seconds=float(raw.get("flush_seconds", 5.0)),
@@ -154,13 +156,23 @@ def _safe_action(action: Any, shape: Shape | None, where: str) -> Any:
 def _tls(raw: Mapping[str, str] | None, where: str) -> Tls | None:
     if raw is None:
         return None
-    files = {key: Path(value).expanduser() for key, value in raw.items()}
-    for key, file in files.items():
-        if not file.is_file():
-            raise ConfigError(f"{where}: tls.{key} names {file}, which is not a file")
-    if ("cert" in files) != ("key" in files):
+    if ("cert" in raw) != ("key" in raw):
         raise ConfigError(f"{where}: tls.cert and tls.key belong together; give both or neither")
-    return Tls(files.get("ca"), files.get("cert"), files.get("key"))
+    contents = {key: _pem(Path(value).expanduser(), f"{where}: tls.{key}") for key, value in raw.items()}
+    return Tls(contents.get("ca"), contents.get("cert"), contents.get("key"))
+
+
+def _pem(file: Path, where: str) -> bytes:
+    if not file.is_file():
+        raise ConfigError(f"{where} names {file}, which is not a file")
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"{where} names {file}, which cannot be read: {error}") from error
+    if len(content) > MAX_FILE:
+        raise ConfigError(f"{where} names {file}, which is too large for a certificate or key")
+    return content
 
 
 def _product(shape: Any) -> int:

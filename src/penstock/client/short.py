@@ -21,7 +21,7 @@ from penstock.model.version import Version
 class Agent:
     """One episode after the other, in one thread.
 
-    `observation` and `actions` say what the policy sees and does; today's gateway refuses to open one without them.
+    `observation` and `actions` say what the policy sees and does; they may be left out where it exists already.
     Further keywords are keys of the configuration, such as `deadline_ms=2` or `mode="shadow"`.
     """
 

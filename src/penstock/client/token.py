@@ -1,5 +1,6 @@
 """Where a client finds its token; it never leaves the metadata of a call."""
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +36,19 @@ def find_token(raw: Mapping[str, Any], address: str, where: str) -> str:
 
 def is_loopback(address: str) -> bool:
     host = address.rpartition(":")[0].strip("[]")
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name: 127.example.org is anybody's
+        return False
+
+
+def check_secrecy(token: str, address: str, encrypted: bool, insecure: bool, where: str) -> None:
+    """Raise ConfigError where a token would travel in plain text to another machine."""
+    if token and not (encrypted or insecure or is_loopback(address)):
+        raise ConfigError(
+            f"{where}: the token would travel to {address} in plain text; give tls ({{}} trusts what the system "
+            "trusts), or insecure: true if something in between encrypts"
+        )
 
 
 def _read(file: Path) -> str | None:

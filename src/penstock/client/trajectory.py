@@ -14,9 +14,11 @@ from penstock.errors import Conflict
 from penstock.model.tensors import Array
 from penstock.model.version import Version
 
-FIRST_ROWS = 256
-WHOLE_BYTES = 1 << 18
-"""A trajectory that fits into this many bytes gets all its rows at once."""
+WHOLE_BYTES = 16 << 20
+"""A trajectory gets as many rows as fit into this at once. The system gives it memory only as rows are written, while
+a longer one must be copied to grow, in the middle of a decision."""
+
+FEWEST_ROWS = 16
 
 LARGEST = 1e9
 """What a gateway takes for a reward, either way."""
@@ -26,13 +28,18 @@ Arrays = tuple[Array, Array, Array, Array | None, Array | None]
 """Observations, network outputs, actions, log-probabilities (remote only), masks (masked only)."""
 
 
+def held_bytes(arrays: Arrays) -> int:
+    """What a set of arrays takes of memory at most."""
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
 def _arrays(layout: Layout, rows: int) -> Arrays:
     return (
         np.zeros((rows, *layout.observation), np.float32),
         np.zeros((rows, layout.width), np.float32),
         np.zeros((rows, *layout.action), layout.action_type),
         np.zeros(rows, np.float32) if layout.remote else None,
-        np.ones((rows, layout.choices), np.bool_) if layout.masked else None,
+        np.zeros((rows, layout.choices), np.bool_) if layout.masked else None,
     )
 
 
@@ -42,18 +49,16 @@ class Trajectory:
     __slots__ = (
         "__weakref__", "actions", "capacity", "decider", "ended", "final", "final_mask", "foreign", "handed",
         "layout", "length",
-        "limit", "log_probs", "masks", "observations", "outputs", "rewards", "terminated", "version",
+        "limit", "log_probs", "masks", "observations", "outputs", "requests", "rewards", "terminated", "version",
     )  # fmt: skip
 
     def __init__(self, layout: Layout, limit: int, arrays: Arrays | None = None) -> None:
         self.layout, self.limit = layout, limit
         if arrays is None:
-            arrays = _arrays(
-                layout, limit if limit * layout.row_bytes <= WHOLE_BYTES else min(limit, FIRST_ROWS)
-            )
+            arrays = _arrays(layout, min(limit, max(FEWEST_ROWS, WHOLE_BYTES // layout.row_bytes)))
         self.observations, self.outputs, self.actions, self.log_probs, self.masks = arrays
         self.capacity = len(self.observations)
-        self.length = 0
+        self.length = self.requests = 0
         self.rewards: list[float | None] = [None] * self.capacity
         self.foreign = bytearray(self.capacity)
         self.ended = self.handed = self.terminated = False
@@ -96,18 +101,20 @@ class Trajectory:
 class Action:
     """One decision: `act` is what to do, `update_reward` says what came of it."""
 
-    __slots__ = ("_row", "_trajectory", "act", "told")
+    __slots__ = ("_request", "_row", "_trajectory", "act", "added", "told")
 
     def __init__(self, act: Any, trajectory: Trajectory, row: int, told: bool = True) -> None:
         self.act = act
         self._trajectory = trajectory
-        self._row = row
+        self._row, self._request = row, trajectory.requests
+        self.added = False
+        """Whether its step was kept; else the next request takes its row."""
         self.told = told
         """False in shadow mode until `did` says what was really done."""
 
     def update_reward(self, reward: float) -> None:
         """Say what came of it; may be called until the next request, the last call counts."""
-        trajectory = self._trajectory
+        trajectory = self._own()
         if trajectory.handed:
             raise Conflict("this reward came too late: its trajectory has ended and is on its way")
         value = float(reward)
@@ -117,7 +124,7 @@ class Action:
 
     def did(self, action: Any) -> None:
         """Say what was really done, where that is not `act`: a person's or another system's decision."""
-        trajectory = self._trajectory
+        trajectory = self._own()
         if trajectory.handed:
             raise Conflict("this action came too late: its trajectory has ended and is on its way")
         trajectory.actions[self._row] = trajectory.layout.foreign_action(action)
@@ -127,9 +134,20 @@ class Action:
     @property
     def reward(self) -> float | None:
         """What `update_reward` said, or None."""
-        return self._trajectory.rewards[self._row]
+        return self._own().rewards[self._row]
 
     @property
     def foreign(self) -> bool:
         """Whether a fallback or a person decided, not the policy."""
-        return bool(self._trajectory.foreign[self._row])
+        return bool(self._own().foreign[self._row])
+
+    @property
+    def newest(self) -> bool:
+        """Whether nothing was asked for in its trajectory since."""
+        return self._request == self._trajectory.requests
+
+    def _own(self) -> Trajectory:
+        """Its trajectory, while its row there is still its own."""
+        if not self.added and self._request != self._trajectory.requests:
+            raise Conflict("this action was not added before the next request, so its step is forgotten")
+        return self._trajectory

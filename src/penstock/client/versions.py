@@ -12,7 +12,7 @@ import numpy as np
 from penstock import proto
 from penstock.client import description as descriptions
 from penstock.client.description import Description
-from penstock.errors import Damaged
+from penstock.errors import Damaged, NotFound
 from penstock.model import delta
 from penstock.model.tensors import Array, read_safetensors, weights_sha256
 from penstock.model.version import Version
@@ -37,12 +37,19 @@ class NotThisDelta(Damaged):
 
 
 def receive(replies: Iterable[Any], held: Held | None) -> Held | None:
-    """The version that came, or None where there is nothing newer; raise Damaged where it does not hold."""
+    """The version that came, or None where there is nothing newer; raise Damaged where it does not hold.
+
+    Raises NotFound where what is held is of another run than the gateway's: it must be opened again.
+    """
     stream = iter(replies)
     first = next(stream, None)
-    if first is None or first.kind in (proto.FetchReply.NOTHING, proto.FetchReply.UNSPECIFIED):
+    if first is None:
         return None
     version = Version(first.version.epoch, first.version.step)
+    if held is not None and first.HasField("version") and _of_another_run(first, version, held):
+        raise NotFound(f"{held.version} is here, but the newest version is {version}, of another run")
+    if first.kind in (proto.FetchReply.NOTHING, proto.FetchReply.UNSPECIFIED):
+        return None
     if held is not None and version <= held.version:
         return None
     payload = _payload(first, stream)
@@ -59,6 +66,13 @@ def receive(replies: Iterable[Any], held: Held | None) -> Held | None:
         return Held(version, first.weights_sha256, tensors, held.description, dict(first.acting))
     described = descriptions.read(first.description)
     return Held(version, first.weights_sha256, tensors, described, dict(first.acting))
+
+
+def _of_another_run(first: Any, version: Version, held: Held) -> bool:
+    """Versions of one run only grow, and each has one content."""
+    if version == held.version:
+        return bool(first.weights_sha256) and first.weights_sha256 != held.sha256
+    return version < held.version
 
 
 def _payload(first: Any, rest: Iterator[Any]) -> bytes:
