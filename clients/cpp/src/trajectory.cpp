@@ -16,22 +16,33 @@ Trajectory::~Trajectory() {
   if (rows_ && length_ > 0) counters_->drop(ended_ ? "no_reward" : "not_ended");
 }
 
-Rows& Trajectory::rows(const char* what) const {
-  if (!rows_) throw UsageError(std::string("this ") + what + " came too late: its trajectory has ended and is on its way");
-  return *rows_;
+View<float> Action::values() const { return trajectory_->acted_; }
+
+bool Action::owns(const Rows& rows) const { return rows.requests[row_] == request_; }
+
+const Rows* Action::readable() const {
+  const Rows* rows = trajectory_->rows_.get();
+  if (rows != nullptr && !owns(*rows))
+    throw UsageError("this action was not added before the next request, so its step is forgotten");
+  return rows;
 }
 
-View<float> Action::values() const { return trajectory_->acted_; }
+Rows& Action::rows(const char* what) const {
+  if (readable() == nullptr)
+    throw UsageError(std::string("this ") + what + " came too late: its trajectory has ended and is on its way");
+  return *trajectory_->rows_;
+}
 
 void Action::update_reward(double reward) {
   const auto number = static_cast<float>(reward);
   if (!std::isfinite(number)) throw UsageError("a reward must be a finite number");
-  trajectory_->rows("reward").rewards[row_] = number;
+  rows("reward").rewards[row_] = number;
 }
 
 std::optional<float> Action::reward() const {
-  if (!trajectory_->rows_ || std::isnan(trajectory_->rows_->rewards[row_])) return std::nullopt;
-  return trajectory_->rows_->rewards[row_];
+  const Rows* rows = readable();
+  if (rows == nullptr || std::isnan(rows->rewards[row_])) return std::nullopt;
+  return rows->rewards[row_];
 }
 
 void Action::did(int choice) {
@@ -40,7 +51,7 @@ void Action::did(int choice) {
 }
 
 void Action::did(View<float> values) {
-  Rows& rows = trajectory_->rows("action");
+  Rows& rows = this->rows("action");
   rows.layout->check_action(values);
   if (rows.layout->discrete)
     rows.choices[row_] = static_cast<std::int32_t>(values[0]);
@@ -50,6 +61,9 @@ void Action::did(View<float> values) {
   told_ = true;
 }
 
-bool Action::foreign() const { return trajectory_->rows_ && trajectory_->rows_->foreign[row_] != 0; }
+bool Action::foreign() const {
+  const Rows* rows = readable();
+  return rows != nullptr && rows->foreign[row_] != 0;
+}
 
 }  // namespace penstock

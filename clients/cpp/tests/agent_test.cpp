@@ -74,6 +74,37 @@ TEST_F(WithAgent, MistakesOfTheCallerAreSaid) {
   EXPECT_THROW(agent.request_for_action(nullptr, observation), UsageError);
 }
 
+TEST_F(WithAgent, AnOldActionIsNotTakenForTheNewest) {
+  RL4SysAgent agent(configured(), options());
+  auto [trajectory, old] = agent.request_for_action(nullptr, observation);
+  auto [same, newest] = agent.request_for_action(trajectory, observation);
+  ASSERT_EQ(trajectory, same);
+  EXPECT_THROW(agent.add_to_trajectory(trajectory, old), UsageError);
+  EXPECT_THROW(agent.mark_end_of_trajectory(trajectory, old), UsageError);
+  EXPECT_THROW(old.update_reward(1), UsageError);
+  EXPECT_THROW(old.did(1), UsageError);
+  EXPECT_THROW(old.reward(), UsageError);
+  agent.add_to_trajectory(trajectory, newest);
+  EXPECT_THROW(agent.mark_end_of_trajectory(trajectory, old), UsageError);
+  newest.update_reward(2);
+  auto [still, last] = agent.request_for_action(trajectory, observation);
+  newest.update_reward(3);  // it was added: its row stays its own
+  last.update_reward(4);
+  agent.mark_end_of_trajectory(still, last);
+  EXPECT_EQ(floats(gateway->stored(1).at(0).rewards()), (std::vector<float>{3, 4}));
+}
+
+TEST_F(WithAgent, ATrajectoryIsNotEndedByAnothersAction) {
+  RL4SysAgent agent(configured(), options());
+  auto [first, of_first] = agent.request_for_action(nullptr, observation);
+  auto [second, of_second] = agent.request_for_action(nullptr, observation);
+  EXPECT_THROW(agent.mark_end_of_trajectory(second, of_first), UsageError);
+  EXPECT_FALSE(second->is_completed());
+  of_second.update_reward(5);
+  agent.mark_end_of_trajectory(second, of_second);
+  EXPECT_EQ(floats(gateway->stored(1).at(0).rewards()), std::vector<float>{5});
+}
+
 TEST_F(WithAgent, ARewardMayComeAfterTheEndButNotNever) {
   RL4SysAgent agent(configured(), options());
   TrajectoryPtr trajectory;
