@@ -219,6 +219,12 @@ Answer Courier::fetch() {
   if (!damage.empty()) throw Damaged(damage);
   auto arrived = arrival.finish(held_);
   fetch_whole_ = false;
+  // within a run versions never go back, so ask which run this is; `open` lets go of what is held where it is another
+  const std::string run = run_;
+  if (arrival.older_than(held_)) {
+    const Answer reopened = open();
+    if (reopened.kind != Answer::ok || run_ != run) return reopened;
+  }
   if (arrived)
     use(std::move(*arrived));
   else if (Clock::now() - asked < std::chrono::milliseconds(50))

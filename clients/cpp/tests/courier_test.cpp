@@ -36,6 +36,16 @@ TEST_F(WithAgent, VersionsComeInAndNeverGoBack) {
   EXPECT_EQ(agent.version(), (Version{1, 5}));
 }
 
+TEST_F(WithAgent, AnotherRunIsNoticedAndItsVersionsTaken) {
+  RL4SysAgent agent(configured(), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version() == Version{1, 0}; }));
+  gateway->publish({1, 57}, fresh_policy(8, 4, 5));
+  ASSERT_TRUE(within(10, [&] { return agent.version() == Version{1, 57}; }));
+  gateway->begin_again("run-2", {1, 0}, fresh_policy(8, 4, 6));
+  EXPECT_TRUE(within(10, [&] { return agent.version() == Version{1, 0}; }));
+  EXPECT_EQ(gateway->opens, 2);
+}
+
 TEST_F(WithAgent, ADeltaIsApplied) {
   RL4SysAgent agent(configured(), options());
   ASSERT_TRUE(within(10, [&] { return agent.version() == Version{1, 0}; }));
