@@ -1,7 +1,6 @@
 #include "courier.hpp"
 
 #include <cmath>
-#include <filesystem>
 
 #include "penstock/errors.hpp"
 #include "token.hpp"
@@ -33,6 +32,8 @@ Courier::Courier(const Configuration& configuration, std::shared_ptr<Gateway> ga
       counters_(counters),
       swap_(swap),
       switched_(std::move(switched)),
+      switch_for_all_(std::filesystem::path(home_folder()) / "clients" / "off"),
+      switch_for_policy_(switch_for_all_.parent_path() / (configuration.policy + ".off")),
       outbox_(configuration, counters),
       reporter_(counters) {
   if (configuration.shape) layout_ = std::make_shared<const Layout>(layout_of(*configuration.shape));
@@ -41,6 +42,8 @@ Courier::Courier(const Configuration& configuration, std::shared_ptr<Gateway> ga
 Courier::~Courier() { close(0.0); }
 
 void Courier::start() {
+  look_at_switch();  // before the first decision
+  watching_ = std::thread([this] { watch(); });
   bringing_ = std::thread([this] { bring(); });
   carrying_ = std::thread([this] { carry(); });
 }
@@ -74,6 +77,7 @@ void Courier::close(double seconds) {
   }
   changed_.notify_all();
   gateway_->stop_bringing();
+  if (watching_.joinable()) watching_.join();
   if (bringing_.joinable()) bringing_.join();
   if (!carrying_.joinable()) return;
   {
@@ -265,7 +269,6 @@ void Courier::carry() {
       wake_ = false;
     }
     try {
-      look_at_switch();
       if (Clock::now() - adopted_at > seconds_of(kAdoptSeconds)) {
         outbox_.adopt();
         adopted_at = Clock::now();
@@ -325,12 +328,14 @@ void Courier::finish() {
   outbox_.close();
 }
 
+void Courier::watch() {
+  while (rest(kTick)) look_at_switch();
+}
+
 // An operator's kill switch: a file, for all clients of this machine's user or for one policy.
 void Courier::look_at_switch() {
-  const std::filesystem::path folder = std::filesystem::path(home_folder()) / "clients";
   std::error_code ignored;
-  switched_(std::filesystem::exists(folder / "off", ignored) ||
-            std::filesystem::exists(folder / (configuration_.policy + ".off"), ignored));
+  switched_(std::filesystem::exists(switch_for_all_, ignored) || std::filesystem::exists(switch_for_policy_, ignored));
 }
 
 }  // namespace penstock

@@ -104,6 +104,19 @@ TEST_F(WithAgent, WhatAFullGatewayDoesNotTakeWaits) {
   EXPECT_EQ(gateway->stored(3).size(), 3u);
 }
 
+TEST_F(WithAgent, TheKillSwitchIsSeenWhileASendHangs) {
+  RL4SysAgent agent(configured(), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version().has_value(); }));
+  gateway->hang(true);
+  TrajectoryPtr trajectory;
+  agent.mark_end_of_trajectory(trajectory, step(agent, trajectory));
+  ASSERT_TRUE(within(10, [&] { return gateway->sends > 0; }));
+  std::filesystem::create_directories(home.path / "clients");
+  home.write("clients/off", "");
+  EXPECT_TRUE(within(10, [&] { return agent.is_off(); }));
+  gateway->hang(false);
+}
+
 TEST_F(WithAgent, WhatIsLeftAtTheEndIsDeliveredByTheNextProcessOnce) {
   {
     RL4SysAgent agent(configured(), options());
