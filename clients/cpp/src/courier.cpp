@@ -268,6 +268,7 @@ void Courier::carry() {
       if (stopping_) break;
       wake_ = false;
     }
+    counters_.say();
     try {
       if (Clock::now() - adopted_at > seconds_of(kAdoptSeconds)) {
         outbox_.adopt();
@@ -289,6 +290,7 @@ void Courier::carry() {
   } catch (const std::exception& error) {
     counters_.trouble("courier", std::string("the last sending failed: ") + error.what());
   }
+  counters_.say();
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     carried_ = true;
