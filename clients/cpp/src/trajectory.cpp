@@ -6,6 +6,11 @@
 #include "rows.hpp"
 
 namespace penstock {
+namespace {
+
+constexpr double kLargestReward = 1e9;  // what a gateway takes, either way
+
+}  // namespace
 
 Trajectory::Trajectory(std::unique_ptr<Rows> rows, std::shared_ptr<Counters> counters)
     : rows_(std::move(rows)), counters_(std::move(counters)) {
@@ -34,9 +39,9 @@ Rows& Action::rows(const char* what) const {
 }
 
 void Action::update_reward(double reward) {
-  const auto number = static_cast<float>(reward);
-  if (!std::isfinite(number)) throw UsageError("a reward must be a finite number");
-  rows("reward").rewards[row_] = number;
+  if (!(std::abs(reward) <= kLargestReward))
+    throw UsageError("a reward must be a number within ±1e+09, not " + std::to_string(reward));
+  rows("reward").rewards[row_] = static_cast<float>(reward);
 }
 
 std::optional<float> Action::reward() const {

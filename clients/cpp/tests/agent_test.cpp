@@ -62,7 +62,8 @@ TEST_F(WithAgent, MistakesOfTheCallerAreSaid) {
   agent.add_to_trajectory(now, action);
   EXPECT_THROW(agent.add_to_trajectory(now, action), UsageError);
   EXPECT_THROW(agent.request_for_action(now, observation), UsageError);  // no reward yet
-  EXPECT_THROW(action.update_reward(INFINITY), UsageError);
+  for (const double wrong : {double{INFINITY}, double{NAN}, 1.1e9, -1.1e9})
+    EXPECT_THROW(action.update_reward(wrong), UsageError) << wrong;
   action.update_reward(1);
   auto [other, strange] = agent.request_for_action(nullptr, observation);
   EXPECT_THROW(agent.add_to_trajectory(now, strange), UsageError);
@@ -226,6 +227,31 @@ TEST_F(WithAgent, RemoteDecisionsFallBackWhenTheGatewayIsAway) {
   gateway->away = true;
   EXPECT_EQ(step(agent, trajectory).act(), 2);
   EXPECT_EQ(agent.figures().fallbacks.at("safe"), 1u);
+}
+
+TEST_F(WithAgent, AGatewayThatDoesNotAnswerIsNotAskedEveryTime) {
+  RL4SysAgent agent(configured(R"(, "inference": "remote", "fallback": {"action": 2})"), options());
+  TrajectoryPtr trajectory;
+  gateway->away = true;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(step(agent, trajectory).act(), 2);
+  EXPECT_LT(gateway->acts, 500);
+  gateway->away = false;
+  EXPECT_TRUE(within(20, [&] { return step(agent, trajectory).act() == 1; }));
+}
+
+TEST_F(WithAgent, RemoteNumbersThatAreNotFiniteAreNotTaken) {
+  gateway = std::make_shared<ServedGateway>(box_description_text(8), fresh_box_policy(8, 1));
+  const float numbers[2] = {0.5f, NAN};
+  gateway->remote_action = std::string(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  auto configuration = parse_configuration(
+      R"({"client_id": "test", "algorithm_name": "PPO", "continuous": true, "inference": "remote",
+          "fallback": {"action": [0.25, -0.25]}, "algorithm_parameters": {"input_size": 8, "act_dim": 2}})");
+  configuration.deadline_seconds = 5.0;
+  RL4SysAgent agent(configuration, options());
+  TrajectoryPtr trajectory;
+  const Action action = step(agent, trajectory);
+  EXPECT_TRUE(action.foreign());
+  EXPECT_EQ(action.values()[1], -0.25f);
 }
 
 TEST_F(WithAgent, MaskedActionsAreNeverTaken) {
