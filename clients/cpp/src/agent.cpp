@@ -157,6 +157,7 @@ Decision RL4SysAgent::request_for_action(const TrajectoryPtr& given, View<float>
     row = trajectory->length_;
   }
   Rows& rows = *trajectory->rows_;
+  rows.requests[row] = ++trajectory->requests_;  // from here on the row is this request's
   std::memcpy(rows.observation(row), observation.data(), observation.size() * sizeof(float));
   if (parts.layout->masked) {
     std::uint8_t* flags = rows.mask(row);
@@ -167,6 +168,7 @@ Decision RL4SysAgent::request_for_action(const TrajectoryPtr& given, View<float>
   Decision decision;
   decision.action.choice_ = parts.chain->decide(rows, row, trajectory->acted_);
   decision.action.row_ = row;
+  decision.action.request_ = trajectory->requests_;
   decision.action.told_ = !parts.shadow;
   decision.action.trajectory_ = trajectory;
   decision.trajectory = std::move(trajectory);
@@ -182,7 +184,7 @@ Decision RL4SysAgent::request_for_action(const TrajectoryPtr& given, View<float>
 void RL4SysAgent::add_to_trajectory(const TrajectoryPtr& trajectory, const Action& action) {
   if (!trajectory || action.trajectory_ != trajectory) throw UsageError("this action belongs to another trajectory");
   if (trajectory->ended_) throw UsageError("this trajectory has ended; request_for_action begins the next one");
-  if (action.row_ != trajectory->length_)
+  if (action.row_ != trajectory->length_ || !action.owns(*trajectory->rows_))
     throw UsageError("this action was added before, or a newer one was asked for since");
   if (!action.told_) throw UsageError("in shadow mode say what was done first: action.did(…)");
   ++trajectory->length_;
@@ -192,7 +194,9 @@ void RL4SysAgent::mark_end_of_trajectory(const TrajectoryPtr& trajectory, const 
                                          View<float> final_observation) {
   if (!trajectory || trajectory->ended_) throw UsageError("this trajectory has ended already");
   if (!final_observation.empty()) parts_->layout->check_observation(final_observation);
-  if (action.trajectory_ == trajectory && action.row_ == trajectory->length_) add_to_trajectory(trajectory, action);
+  const bool added =
+      action.trajectory_ == trajectory && action.row_ < trajectory->length_ && action.owns(*trajectory->rows_);
+  if (!added) add_to_trajectory(trajectory, action);
   Rows& rows = *trajectory->rows_;
   rows.terminated = !truncated;
   if (truncated) rows.final.assign(final_observation.begin(), final_observation.end());

@@ -51,6 +51,17 @@ bool Chain::by_previous(Rows& rows, std::size_t row) {
 }
 
 bool Chain::by_gateway(Rows& rows, std::size_t row) {
+  if (Clock::now() < gateway_rests_until_) return false;
+  if (ask_gateway(rows, row)) {
+    gateway_rest_ = kFirstRest;
+    return true;
+  }
+  gateway_rests_until_ = Clock::now() + gateway_rest_;
+  gateway_rest_ = std::min(2 * gateway_rest_, kLongestRest);
+  return false;
+}
+
+bool Chain::ask_gateway(Rows& rows, std::size_t row) {
   v1::ActRequest request;
   request.set_policy(configuration_.policy);
   (*request.mutable_observations())["observations"].assign(reinterpret_cast<const char*>(rows.observation(row)),
@@ -65,6 +76,9 @@ bool Chain::by_gateway(Rows& rows, std::size_t row) {
     std::memcpy(to, reply.action().data(), size);
     if (layout_->discrete)
       sound = rows.choices[row] >= 0 && static_cast<std::size_t>(rows.choices[row]) < layout_->choices;
+    else
+      sound = std::all_of(rows.box_of(row), rows.box_of(row) + layout_->choices,
+                          [](float number) { return std::isfinite(number); });
   }
   if (!sound) {
     counters_.trouble("remote", answer.kind == Answer::ok ? "the gateway answered with no action of this policy" : answer.text);

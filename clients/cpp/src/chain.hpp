@@ -36,8 +36,12 @@ class Chain {
   void was_in_time() { late_in_a_row_ = 0; }
 
  private:
+  static constexpr std::chrono::milliseconds kFirstRest{50}, kLongestRest{2000};
+
   bool by(const Decider& decider, Rows& rows, std::size_t row);
+  // After a failure it rests, so that a dead gateway costs one deadline, not many.
   bool by_gateway(Rows& rows, std::size_t row);
+  bool ask_gateway(Rows& rows, std::size_t row);
   bool by_previous(Rows& rows, std::size_t row);
   int by_fallback(Rows& rows, std::size_t row, std::vector<float>& acted);
   int done(const Rows& rows, std::size_t row, std::vector<float>& acted) const;
@@ -53,7 +57,8 @@ class Chain {
   std::shared_ptr<const Deciders> deciders_;
   std::uint64_t picked_up_ = 0;
   int late_in_a_row_ = 0;
-  Clock::time_point resting_until_{};
+  Clock::time_point resting_until_{}, gateway_rests_until_{};
+  std::chrono::milliseconds gateway_rest_ = kFirstRest;
 };
 
 }  // namespace penstock

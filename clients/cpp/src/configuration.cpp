@@ -155,6 +155,8 @@ Configuration configuration_of(const json& raw, const std::string& where) {
   result.trained = trained.dump();
   result.token = find_token(text_of(raw, "token"), text_of(raw, "token_file"), result.address, where);
   result.tls = tls_of(raw, where);
+  result.insecure = raw.value("insecure", false);
+  check_secrecy(result, where);
   result.max_traj_length = static_cast<std::size_t>(raw.value("max_traj_length", 1000.0));
   result.send_frequency = static_cast<std::size_t>(raw.value("send_frequency", 10.0));
   result.flush_seconds = raw.value("flush_seconds", result.flush_seconds);

@@ -1,7 +1,6 @@
 #include "courier.hpp"
 
 #include <cmath>
-#include <filesystem>
 
 #include "penstock/errors.hpp"
 #include "token.hpp"
@@ -33,6 +32,8 @@ Courier::Courier(const Configuration& configuration, std::shared_ptr<Gateway> ga
       counters_(counters),
       swap_(swap),
       switched_(std::move(switched)),
+      switch_for_all_(std::filesystem::path(home_folder()) / "clients" / "off"),
+      switch_for_policy_(switch_for_all_.parent_path() / (configuration.policy + ".off")),
       outbox_(configuration, counters),
       reporter_(counters) {
   if (configuration.shape) layout_ = std::make_shared<const Layout>(layout_of(*configuration.shape));
@@ -41,6 +42,8 @@ Courier::Courier(const Configuration& configuration, std::shared_ptr<Gateway> ga
 Courier::~Courier() { close(0.0); }
 
 void Courier::start() {
+  look_at_switch();  // before the first decision
+  watching_ = std::thread([this] { watch(); });
   bringing_ = std::thread([this] { bring(); });
   carrying_ = std::thread([this] { carry(); });
 }
@@ -74,6 +77,7 @@ void Courier::close(double seconds) {
   }
   changed_.notify_all();
   gateway_->stop_bringing();
+  if (watching_.joinable()) watching_.join();
   if (bringing_.joinable()) bringing_.join();
   if (!carrying_.joinable()) return;
   {
@@ -219,6 +223,12 @@ Answer Courier::fetch() {
   if (!damage.empty()) throw Damaged(damage);
   auto arrived = arrival.finish(held_);
   fetch_whole_ = false;
+  // within a run versions never go back, so ask which run this is; `open` lets go of what is held where it is another
+  const std::string run = run_;
+  if (arrival.older_than(held_)) {
+    const Answer reopened = open();
+    if (reopened.kind != Answer::ok || run_ != run) return reopened;
+  }
   if (arrived)
     use(std::move(*arrived));
   else if (Clock::now() - asked < std::chrono::milliseconds(50))
@@ -258,8 +268,8 @@ void Courier::carry() {
       if (stopping_) break;
       wake_ = false;
     }
+    counters_.say();
     try {
-      look_at_switch();
       if (Clock::now() - adopted_at > seconds_of(kAdoptSeconds)) {
         outbox_.adopt();
         adopted_at = Clock::now();
@@ -280,6 +290,7 @@ void Courier::carry() {
   } catch (const std::exception& error) {
     counters_.trouble("courier", std::string("the last sending failed: ") + error.what());
   }
+  counters_.say();
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     carried_ = true;
@@ -319,12 +330,14 @@ void Courier::finish() {
   outbox_.close();
 }
 
+void Courier::watch() {
+  while (rest(kTick)) look_at_switch();
+}
+
 // An operator's kill switch: a file, for all clients of this machine's user or for one policy.
 void Courier::look_at_switch() {
-  const std::filesystem::path folder = std::filesystem::path(home_folder()) / "clients";
   std::error_code ignored;
-  switched_(std::filesystem::exists(folder / "off", ignored) ||
-            std::filesystem::exists(folder / (configuration_.policy + ".off"), ignored));
+  switched_(std::filesystem::exists(switch_for_all_, ignored) || std::filesystem::exists(switch_for_policy_, ignored));
 }
 
 }  // namespace penstock

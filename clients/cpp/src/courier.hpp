@@ -1,8 +1,9 @@
-// Two threads beside the application: one brings policies, one takes experience away. The application waits for
-// neither.
+// Threads beside the application: one brings policies, one takes experience away, one looks for the kill switch. The
+// application waits for none of them.
 #pragma once
 
 #include <condition_variable>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,8 @@ class Courier {
   void use(Held arrived);
   double send(Pause& pause);
   void finish();
+  // Apart from the others, because each of them may wait for the gateway.
+  void watch();
   void look_at_switch();
   void refuse(const std::string& sentence);
   bool opened() const;
@@ -73,6 +76,7 @@ class Courier {
   Counters& counters_;
   Swap& swap_;
   const std::function<void(bool)> switched_;
+  const std::filesystem::path switch_for_all_, switch_for_policy_;
   Outbox outbox_;
   Reporter reporter_;
 
@@ -88,7 +92,7 @@ class Courier {
   std::string run_;
   bool fetch_whole_ = false;
 
-  std::thread bringing_, carrying_;
+  std::thread bringing_, carrying_, watching_;
 };
 
 }  // namespace penstock

@@ -54,6 +54,10 @@ std::optional<Held> Arrival::finish(const std::optional<Held>& held) const {
   return arrived;
 }
 
+bool Arrival::older_than(const std::optional<Held>& held) const {
+  return held && first_ && first_->has_version() && version_of(first_->version()) < held->version;
+}
+
 Tensors Arrival::tensors(const std::optional<Held>& held) const {
   if (first_->kind() == v1::FetchReply::WHOLE)
     return read_safetensors(inflate_exactly(payload_, first_->raw_bytes())).tensors;

@@ -33,6 +33,8 @@ class Arrival {
   bool take(v1::FetchReply& reply);
   // The version that came, or none where there is nothing newer than `held`; throws Damaged or NotThisDelta.
   std::optional<Held> finish(const std::optional<Held>& held) const;
+  // Whether the gateway's newest is older than `held`: then it may be of another run, which counts anew.
+  bool older_than(const std::optional<Held>& held) const;
 
  private:
   Tensors tensors(const std::optional<Held>& held) const;

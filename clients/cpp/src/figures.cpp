@@ -1,5 +1,6 @@
 #include "figures.hpp"
 
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,6 +13,13 @@ namespace penstock {
 namespace {
 
 constexpr auto kQuiet = std::chrono::seconds(10);
+constexpr std::size_t kLongest = 2000;  // of a sentence; a pipe with room takes that much at once
+
+// False for a pipe that nobody reads: who writes to it waits, and closing would too.
+bool stderr_has_room() {
+  pollfd target{STDERR_FILENO, POLLOUT, 0};
+  return poll(&target, 1, 0) == 1 && target.revents == POLLOUT;
+}
 
 double processor_seconds() {
   rusage usage{};
@@ -38,19 +46,37 @@ void Counters::drop(const std::string& reason, std::size_t count) {
 }
 
 void Counters::trouble(const std::string& kind, const std::string& sentence) {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    ++troubles_[kind];
-    const auto now = Clock::now();
-    const auto last = said_.find(kind);
-    if (last != said_.end() && now - last->second < kQuiet) return;
-    said_[kind] = now;
-  }
-  std::fprintf(stderr, "penstock: %s\n", sentence.c_str());
+  const std::lock_guard<std::mutex> guard(mutex_);
+  ++troubles_[kind];
+  const auto now = Clock::now();
+  const auto last = said_.find(kind);
+  if (last != said_.end() && now - last->second < kQuiet) return;
+  said_[kind] = now;
+  put_aside(sentence);
 }
 
-void Counters::note(const std::string& sentence) const {
-  if (debug_) std::fprintf(stderr, "penstock: %s\n", sentence.c_str());
+void Counters::note(const std::string& sentence) {
+  if (!debug_) return;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  put_aside(sentence);
+}
+
+void Counters::put_aside(const std::string& sentence) {
+  if (unsaid_.size() == kUnsaid) unsaid_.pop_front();
+  unsaid_.push_back(sentence.substr(0, kLongest));
+}
+
+void Counters::say() {
+  while (stderr_has_room()) {
+    std::string sentence;
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (unsaid_.empty()) return;
+      sentence = std::move(unsaid_.front());
+      unsaid_.pop_front();
+    }
+    std::fprintf(stderr, "penstock: %s\n", sentence.c_str());
+  }
 }
 
 std::map<std::string, std::uint64_t> Counters::fallbacks() const {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -34,10 +35,13 @@ class Counters {
   void swapped() { swaps_.fetch_add(1, std::memory_order_relaxed); }
   // Trajectories that were let go.
   void drop(const std::string& reason, std::size_t count = 1);
-  // Count what went wrong and say it on stderr, each kind at most once in ten seconds.
+  // Count what went wrong and put aside a sentence about it, each kind at most once in ten seconds. Waits for nobody:
+  // it is called while the application decides.
   void trouble(const std::string& kind, const std::string& sentence);
-  // Say what goes well, where `debug` was asked for.
-  void note(const std::string& sentence) const;
+  // Put aside what goes well, where `debug` was asked for.
+  void note(const std::string& sentence);
+  // Write what was put aside to stderr, as far as stderr takes it now. For a thread beside the application.
+  void say();
 
   std::uint64_t decisions() const { return decisions_.load(std::memory_order_relaxed); }
   std::uint64_t late() const { return late_.load(std::memory_order_relaxed); }
@@ -50,7 +54,9 @@ class Counters {
   std::pair<double, double> percentiles() const;
 
  private:
-  static constexpr std::size_t kKept = 2048;
+  static constexpr std::size_t kKept = 2048, kUnsaid = 64;
+
+  void put_aside(const std::string& sentence);  // under the lock
 
   const bool debug_;
   std::atomic<std::uint64_t> decisions_{0}, late_{0}, sent_{0}, swaps_{0};
@@ -59,6 +65,7 @@ class Counters {
   mutable std::mutex mutex_;
   std::map<std::string, std::uint64_t> dropped_, troubles_;
   std::map<std::string, Clock::time_point> said_;
+  std::deque<std::string> unsaid_;  // the oldest go where there are too many
 };
 
 struct Waiting {

@@ -37,7 +37,7 @@ class Gateway {
   virtual void stop_sending() = 0;
 };
 
-// Throws ConfigError where a file of `tls` cannot be read.
+// Throws ConfigError where a file of `tls` cannot be read, or the token would travel in plain text.
 std::unique_ptr<Gateway> connect_gateway(const Configuration& configuration);
 
 }  // namespace penstock

@@ -161,6 +161,7 @@ class GrpcGateway final : public Gateway {
 }  // namespace
 
 std::unique_ptr<Gateway> connect_gateway(const Configuration& configuration) {
+  check_secrecy(configuration, "the configuration");  // it may have been changed since it was read
   return std::make_unique<GrpcGateway>(configuration);
 }
 

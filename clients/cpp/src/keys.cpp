@@ -84,6 +84,7 @@ const Table& top() {
                               {"token", text()},
                               {"token_file", text()},
                               {"tls", {Kind::group}},
+                              {"insecure", {Kind::flag}},
                               {"deadline_ms", above(0, 60000)},
                               {"spool", {Kind::group}},
                               {"fallback", {Kind::group}},

@@ -10,6 +10,7 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t kMemoryBytes = std::size_t{64} << 20;  // of ended trajectories; more drops the oldest
+constexpr std::size_t kReadyBytes = kMemoryBytes / 2;          // of packed ones; more goes to the spool
 constexpr std::size_t kBatchBytes = 3 << 20;
 constexpr std::size_t kBatchCount = 256;
 constexpr std::size_t kPool = 16;
@@ -24,21 +25,21 @@ Outbox::Outbox(const Configuration& configuration, Counters& counters)
       spool_(configuration.spool_folder, configuration.spool_bytes) {}
 
 bool Outbox::put(std::unique_ptr<Rows> rows) {
-  std::unique_ptr<Rows> dropped;
+  std::vector<std::unique_ptr<Rows>> dropped;
   bool enough = false;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (ended_.empty()) oldest_since_ = Clock::now();
     ended_bytes_ += rows->bytes();
     ended_.push_back(std::move(rows));
-    if (ended_bytes_ > kMemoryBytes) {
-      dropped = std::move(ended_.front());
+    while (ended_bytes_ > kMemoryBytes && ended_.size() > 1) {
+      ended_bytes_ -= ended_.front()->bytes();
+      dropped.push_back(std::move(ended_.front()));
       ended_.pop_front();
-      ended_bytes_ -= dropped->bytes();
     }
     enough = ended_.size() >= configuration_.send_frequency;
   }
-  if (dropped) counters_.drop("memory_full");
+  counters_.drop("memory_full", dropped.size());
   return enough;
 }
 
@@ -74,16 +75,27 @@ std::unique_ptr<Rows> Outbox::next_ended() {
 }
 
 void Outbox::pack_all() {
-  while (auto rows = next_ended()) {
+  std::size_t left = 0;  // not more, or an application that is faster than the disk would keep us here
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    left = ended_.size();
+  }
+  for (; left > 0; --left) {
+    auto rows = next_ended();
+    if (!rows) break;
     Packed packed = pack(*rows, max_bytes_.load());
     if (packed.unfit != nullptr) counters_.drop(packed.unfit);
     for (auto& message : packed.messages) {
       message.set_sequence(++sequence_);
       ready_.emplace_back(sequence_, message.SerializeAsString());
+      ready_bytes_ += ready_.back().second.size();
     }
     rows->reset();
-    const std::lock_guard<std::mutex> guard(mutex_);
-    if (pool_.size() < kPool) pool_.push_back(std::move(rows));
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (pool_.size() < kPool) pool_.push_back(std::move(rows));
+    }
+    if (ready_bytes_.load() > kReadyBytes) store();
   }
   count_ready();
 }

@@ -31,7 +31,7 @@ class Outbox {
 
   // Whether something should be packed or sent now.
   bool due();
-  // Turn ended trajectories into numbered messages.
+  // Turn what has ended by now into numbered messages; where they become too many for memory they go to the spool.
   void pack_all();
   // Move what is packed to the spool.
   void store();

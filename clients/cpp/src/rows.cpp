@@ -91,6 +91,7 @@ void Rows::resize(std::size_t rows) {
   log_probs.resize(rows);
   rewards.resize(rows, std::numeric_limits<float>::quiet_NaN());
   foreign.resize(rows);
+  requests.resize(rows);
   if (layout->masked) masks.resize(rows * layout->choices, 1);
 }
 

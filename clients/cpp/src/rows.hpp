@@ -22,6 +22,7 @@ struct Rows {
   std::vector<float> rewards;  // NaN where none came yet
   std::vector<std::int32_t> choices;
   std::vector<std::uint8_t> masks, foreign;
+  std::vector<std::uint64_t> requests;  // whose row it is: a step that is not added leaves its row to the next request
   std::optional<Version> version;  // the oldest that decided
   bool terminated = false;
   std::vector<float> final;  // what came after the last row, where it was cut off

@@ -1,5 +1,7 @@
 #include "token.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -50,7 +52,13 @@ std::string home_folder() {
 
 bool is_loopback(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
+  if (host == "localhost") return true;
+  in_addr four{};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  in6_addr six{};
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return bracketed && inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &six) == 1 &&
+         IN6_IS_ADDR_LOOPBACK(&six);
 }
 
 std::string find_token(const std::optional<std::string>& token, const std::optional<std::string>& token_file,
@@ -69,6 +77,14 @@ std::string find_token(const std::optional<std::string>& token, const std::optio
   if (!is_loopback(address)) return "";
   const std::string path = home_folder() + "/token";
   return clean(content_of(path).value_or(""), path);
+}
+
+void check_secrecy(const Configuration& configuration, const std::string& where) {
+  if (configuration.token.empty() || configuration.tls || configuration.insecure || is_loopback(configuration.address))
+    return;
+  throw ConfigError(where + ": the token would travel to " + configuration.address +
+                    " in plain text; give tls ({} trusts what the system trusts), or insecure: true if something in "
+                    "between encrypts");
 }
 
 }  // namespace penstock

@@ -6,6 +6,11 @@
 #include "rows.hpp"
 
 namespace penstock {
+namespace {
+
+constexpr double kLargestReward = 1e9;  // what a gateway takes, either way
+
+}  // namespace
 
 Trajectory::Trajectory(std::unique_ptr<Rows> rows, std::shared_ptr<Counters> counters)
     : rows_(std::move(rows)), counters_(std::move(counters)) {
@@ -16,22 +21,33 @@ Trajectory::~Trajectory() {
   if (rows_ && length_ > 0) counters_->drop(ended_ ? "no_reward" : "not_ended");
 }
 
-Rows& Trajectory::rows(const char* what) const {
-  if (!rows_) throw UsageError(std::string("this ") + what + " came too late: its trajectory has ended and is on its way");
-  return *rows_;
-}
-
 View<float> Action::values() const { return trajectory_->acted_; }
 
+bool Action::owns(const Rows& rows) const { return rows.requests[row_] == request_; }
+
+const Rows* Action::readable() const {
+  const Rows* rows = trajectory_->rows_.get();
+  if (rows != nullptr && !owns(*rows))
+    throw UsageError("this action was not added before the next request, so its step is forgotten");
+  return rows;
+}
+
+Rows& Action::rows(const char* what) const {
+  if (readable() == nullptr)
+    throw UsageError(std::string("this ") + what + " came too late: its trajectory has ended and is on its way");
+  return *trajectory_->rows_;
+}
+
 void Action::update_reward(double reward) {
-  const auto number = static_cast<float>(reward);
-  if (!std::isfinite(number)) throw UsageError("a reward must be a finite number");
-  trajectory_->rows("reward").rewards[row_] = number;
+  if (!(std::abs(reward) <= kLargestReward))
+    throw UsageError("a reward must be a number within ±1e+09, not " + std::to_string(reward));
+  rows("reward").rewards[row_] = static_cast<float>(reward);
 }
 
 std::optional<float> Action::reward() const {
-  if (!trajectory_->rows_ || std::isnan(trajectory_->rows_->rewards[row_])) return std::nullopt;
-  return trajectory_->rows_->rewards[row_];
+  const Rows* rows = readable();
+  if (rows == nullptr || std::isnan(rows->rewards[row_])) return std::nullopt;
+  return rows->rewards[row_];
 }
 
 void Action::did(int choice) {
@@ -40,7 +56,7 @@ void Action::did(int choice) {
 }
 
 void Action::did(View<float> values) {
-  Rows& rows = trajectory_->rows("action");
+  Rows& rows = this->rows("action");
   rows.layout->check_action(values);
   if (rows.layout->discrete)
     rows.choices[row_] = static_cast<std::int32_t>(values[0]);
@@ -50,6 +66,9 @@ void Action::did(View<float> values) {
   told_ = true;
 }
 
-bool Action::foreign() const { return trajectory_->rows_ && trajectory_->rows_->foreign[row_] != 0; }
+bool Action::foreign() const {
+  const Rows* rows = readable();
+  return rows != nullptr && rows->foreign[row_] != 0;
+}
 
 }  // namespace penstock

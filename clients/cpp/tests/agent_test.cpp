@@ -62,7 +62,8 @@ TEST_F(WithAgent, MistakesOfTheCallerAreSaid) {
   agent.add_to_trajectory(now, action);
   EXPECT_THROW(agent.add_to_trajectory(now, action), UsageError);
   EXPECT_THROW(agent.request_for_action(now, observation), UsageError);  // no reward yet
-  EXPECT_THROW(action.update_reward(INFINITY), UsageError);
+  for (const double wrong : {double{INFINITY}, double{NAN}, 1.1e9, -1.1e9})
+    EXPECT_THROW(action.update_reward(wrong), UsageError) << wrong;
   action.update_reward(1);
   auto [other, strange] = agent.request_for_action(nullptr, observation);
   EXPECT_THROW(agent.add_to_trajectory(now, strange), UsageError);
@@ -72,6 +73,37 @@ TEST_F(WithAgent, MistakesOfTheCallerAreSaid) {
   EXPECT_THROW(action.update_reward(2), UsageError);
   agent.close();
   EXPECT_THROW(agent.request_for_action(nullptr, observation), UsageError);
+}
+
+TEST_F(WithAgent, AnOldActionIsNotTakenForTheNewest) {
+  RL4SysAgent agent(configured(), options());
+  auto [trajectory, old] = agent.request_for_action(nullptr, observation);
+  auto [same, newest] = agent.request_for_action(trajectory, observation);
+  ASSERT_EQ(trajectory, same);
+  EXPECT_THROW(agent.add_to_trajectory(trajectory, old), UsageError);
+  EXPECT_THROW(agent.mark_end_of_trajectory(trajectory, old), UsageError);
+  EXPECT_THROW(old.update_reward(1), UsageError);
+  EXPECT_THROW(old.did(1), UsageError);
+  EXPECT_THROW(old.reward(), UsageError);
+  agent.add_to_trajectory(trajectory, newest);
+  EXPECT_THROW(agent.mark_end_of_trajectory(trajectory, old), UsageError);
+  newest.update_reward(2);
+  auto [still, last] = agent.request_for_action(trajectory, observation);
+  newest.update_reward(3);  // it was added: its row stays its own
+  last.update_reward(4);
+  agent.mark_end_of_trajectory(still, last);
+  EXPECT_EQ(floats(gateway->stored(1).at(0).rewards()), (std::vector<float>{3, 4}));
+}
+
+TEST_F(WithAgent, ATrajectoryIsNotEndedByAnothersAction) {
+  RL4SysAgent agent(configured(), options());
+  auto [first, of_first] = agent.request_for_action(nullptr, observation);
+  auto [second, of_second] = agent.request_for_action(nullptr, observation);
+  EXPECT_THROW(agent.mark_end_of_trajectory(second, of_first), UsageError);
+  EXPECT_FALSE(second->is_completed());
+  of_second.update_reward(5);
+  agent.mark_end_of_trajectory(second, of_second);
+  EXPECT_EQ(floats(gateway->stored(1).at(0).rewards()), std::vector<float>{5});
 }
 
 TEST_F(WithAgent, ARewardMayComeAfterTheEndButNotNever) {
@@ -195,6 +227,31 @@ TEST_F(WithAgent, RemoteDecisionsFallBackWhenTheGatewayIsAway) {
   gateway->away = true;
   EXPECT_EQ(step(agent, trajectory).act(), 2);
   EXPECT_EQ(agent.figures().fallbacks.at("safe"), 1u);
+}
+
+TEST_F(WithAgent, AGatewayThatDoesNotAnswerIsNotAskedEveryTime) {
+  RL4SysAgent agent(configured(R"(, "inference": "remote", "fallback": {"action": 2})"), options());
+  TrajectoryPtr trajectory;
+  gateway->away = true;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(step(agent, trajectory).act(), 2);
+  EXPECT_LT(gateway->acts, 500);
+  gateway->away = false;
+  EXPECT_TRUE(within(20, [&] { return step(agent, trajectory).act() == 1; }));
+}
+
+TEST_F(WithAgent, RemoteNumbersThatAreNotFiniteAreNotTaken) {
+  gateway = std::make_shared<ServedGateway>(box_description_text(8), fresh_box_policy(8, 1));
+  const float numbers[2] = {0.5f, NAN};
+  gateway->remote_action = std::string(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  auto configuration = parse_configuration(
+      R"({"client_id": "test", "algorithm_name": "PPO", "continuous": true, "inference": "remote",
+          "fallback": {"action": [0.25, -0.25]}, "algorithm_parameters": {"input_size": 8, "act_dim": 2}})");
+  configuration.deadline_seconds = 5.0;
+  RL4SysAgent agent(configuration, options());
+  TrajectoryPtr trajectory;
+  const Action action = step(agent, trajectory);
+  EXPECT_TRUE(action.foreign());
+  EXPECT_EQ(action.values()[1], -0.25f);
 }
 
 TEST_F(WithAgent, MaskedActionsAreNeverTaken) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "gateway.hpp"
 #include "penstock/errors.hpp"
 #include "scratch.hpp"
 
@@ -126,6 +127,29 @@ TEST(Configuration, FilesThatCannotBeReadAreNamed) {
   EXPECT_EQ(load_configuration(folder.write("e.json", kLuna)).policy, "luna-landing");
 }
 
+TEST(Configuration, ATokenDoesNotTravelInPlainText) {
+  ::unsetenv("PENSTOCK_TOKEN");
+  json raw = luna("/token", "secret-token");
+  for (const char* here : {"localhost:1", "127.0.0.1:1", "127.8.0.1:1", "[::1]:1", "[0:0::1]:1"}) {
+    raw["train_server_address"] = here;
+    EXPECT_EQ(error_of(raw), "") << here;
+  }
+  for (const char* there : {"gateway.example:1", "127.evil.example:1", "10.0.0.1:1", "[2001:db8::1]:1", "localhost.evil:1"}) {
+    raw["train_server_address"] = there;
+    EXPECT_EQ(error_of(raw), std::string("conf.json: the token would travel to ") + there +
+                                 " in plain text; give tls ({} trusts what the system trusts), or insecure: true if "
+                                 "something in between encrypts");
+  }
+  raw["tls"] = json::object();
+  EXPECT_EQ(error_of(raw), "");
+  raw.erase("tls");
+  raw["insecure"] = true;
+  EXPECT_EQ(error_of(raw), "");
+  auto changed = parse_configuration(raw.dump());
+  changed.insecure = false;
+  EXPECT_THROW(connect_gateway(changed), ConfigError);
+}
+
 TEST(Configuration, TheTokenIsFoundInItsPlaces) {
   const ScratchFolder folder;
   ::unsetenv("PENSTOCK_TOKEN");
@@ -134,7 +158,8 @@ TEST(Configuration, TheTokenIsFoundInItsPlaces) {
   folder.write("token", "from-home\n");
   EXPECT_EQ(parse_configuration(kLuna).token, "from-home");
   // a token for this machine is no business of another
-  EXPECT_EQ(parse_configuration(luna("/train_server_address", "gateway.example:50051").dump()).token, "");
+  for (const char* there : {"gateway.example:50051", "127.evil.example:50051"})
+    EXPECT_EQ(parse_configuration(luna("/train_server_address", there).dump()).token, "") << there;
   ::setenv("PENSTOCK_TOKEN", "from-environment", 1);
   EXPECT_EQ(parse_configuration(kLuna).token, "from-environment");
   EXPECT_EQ(parse_configuration(luna("/token_file", folder.write("t", " from-file ")).dump()).token, "from-file");

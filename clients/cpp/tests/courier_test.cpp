@@ -36,6 +36,16 @@ TEST_F(WithAgent, VersionsComeInAndNeverGoBack) {
   EXPECT_EQ(agent.version(), (Version{1, 5}));
 }
 
+TEST_F(WithAgent, AnotherRunIsNoticedAndItsVersionsTaken) {
+  RL4SysAgent agent(configured(), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version() == Version{1, 0}; }));
+  gateway->publish({1, 57}, fresh_policy(8, 4, 5));
+  ASSERT_TRUE(within(10, [&] { return agent.version() == Version{1, 57}; }));
+  gateway->begin_again("run-2", {1, 0}, fresh_policy(8, 4, 6));
+  EXPECT_TRUE(within(10, [&] { return agent.version() == Version{1, 0}; }));
+  EXPECT_EQ(gateway->opens, 2);
+}
+
 TEST_F(WithAgent, ADeltaIsApplied) {
   RL4SysAgent agent(configured(), options());
   ASSERT_TRUE(within(10, [&] { return agent.version() == Version{1, 0}; }));
@@ -92,6 +102,19 @@ TEST_F(WithAgent, WhatAFullGatewayDoesNotTakeWaits) {
   ASSERT_TRUE(within(10, [&] { return agent.figures().waiting_trajectories == 3; }));
   gateway->full = false;
   EXPECT_EQ(gateway->stored(3).size(), 3u);
+}
+
+TEST_F(WithAgent, TheKillSwitchIsSeenWhileASendHangs) {
+  RL4SysAgent agent(configured(), options());
+  ASSERT_TRUE(within(10, [&] { return agent.version().has_value(); }));
+  gateway->hang(true);
+  TrajectoryPtr trajectory;
+  agent.mark_end_of_trajectory(trajectory, step(agent, trajectory));
+  ASSERT_TRUE(within(10, [&] { return gateway->sends > 0; }));
+  std::filesystem::create_directories(home.path / "clients");
+  home.write("clients/off", "");
+  EXPECT_TRUE(within(10, [&] { return agent.is_off(); }));
+  gateway->hang(false);
 }
 
 TEST_F(WithAgent, WhatIsLeftAtTheEndIsDeliveredByTheNextProcessOnce) {

@@ -129,13 +129,16 @@ class ServedGateway : public Gateway {
     if (!refusal.empty()) return {Answer::refused, refusal};
     if (away) return {Answer::unavailable, "away"};
     reply.set_protocol(protocol);
-    reply.set_run("run-1");
+    reply.set_run(run_);
+    ++opens;
     reply.set_description(description);
     return {};
   }
 
   Answer send(const v1::SendRequest& request, v1::SendReply& reply, double) override {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++sends;
+    changed_.wait(lock, [&] { return !hanging_; });
     if (away) return {Answer::unavailable, "away"};
     for (const auto& trajectory : request.trajectories()) {
       auto* receipt = reply.add_receipts();
@@ -170,6 +173,7 @@ class ServedGateway : public Gateway {
       changed_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, request.wait_seconds())), news);
       if (away || stopped_) return {Answer::unavailable, "away"};
       reply.set_kind(v1::FetchReply::NOTHING);
+      *reply.mutable_version() = newest_.version();
       if (!request.has_have() || newest_.version().step() > request.have().step()) reply = newest_;
       if (request.has_have() && delta_) reply = *std::exchange(delta_, std::nullopt);
     }
@@ -179,9 +183,9 @@ class ServedGateway : public Gateway {
 
   Answer act(const v1::ActRequest&, v1::ActReply& reply, double) override {
     const std::lock_guard<std::mutex> guard(mutex_);
+    ++acts;
     if (away) return {Answer::unavailable, "away"};
-    const std::int32_t choice = 1;
-    reply.set_action(std::string(reinterpret_cast<const char*>(&choice), 4));
+    reply.set_action(remote_action);
     reply.set_log_prob(-0.5f);
     reply.mutable_version()->set_epoch(1);
     return {};
@@ -192,7 +196,22 @@ class ServedGateway : public Gateway {
     stopped_ = true;
     changed_.notify_all();
   }
-  void stop_sending() override {}
+  void stop_sending() override { hang(false); }
+
+  // Whether sends wait for as long as this lasts.
+  void hang(bool hanging) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    hanging_ = hanging;
+    changed_.notify_all();
+  }
+  // The run was deleted, and another one learns this policy.
+  void begin_again(const std::string& run, Version version, const Tensors& tensors) {
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      run_ = run;
+    }
+    publish(version, tensors);
+  }
 
   // Wait until this many trajectories are here, or ten seconds have passed.
   std::vector<v1::Trajectory> stored(std::size_t count) {
@@ -203,8 +222,9 @@ class ServedGateway : public Gateway {
 
   const std::string description;
   std::string refusal, configuration;  // set `refusal` before a client is made, read the other after
+  std::string remote_action = std::string("\1\0\0\0", 4);  // what `act` decides; set before a client is made
   std::atomic<bool> away{false}, full{false};
-  std::atomic<int> lost_answers{0}, duplicates{0}, fetches{0}, wholes{0};
+  std::atomic<int> lost_answers{0}, duplicates{0}, fetches{0}, wholes{0}, opens{0}, sends{0}, acts{0};
   std::atomic<std::uint32_t> protocol{1};
 
  private:
@@ -214,7 +234,8 @@ class ServedGateway : public Gateway {
   std::optional<v1::FetchReply> delta_;
   std::set<std::pair<std::string, std::uint64_t>> seen_;
   std::vector<v1::Trajectory> stored_;
-  bool stopped_ = false;
+  std::string run_ = "run-1";
+  bool stopped_ = false, hanging_ = false;
 };
 
 }  // namespace penstock

@@ -47,18 +47,18 @@ class Trajectory {
   friend class Action;
   friend class RL4SysAgent;
   Trajectory(std::unique_ptr<Rows> rows, std::shared_ptr<Counters> counters);
-  Rows& rows(const char* what) const;
 
   std::unique_ptr<Rows> rows_;  // none once handed over
   std::shared_ptr<Counters> counters_;
   std::vector<float> acted_;
   std::size_t length_ = 0;
+  std::uint64_t requests_ = 0;
   bool ended_ = false;
 };
 
 using TrajectoryPtr = std::shared_ptr<Trajectory>;
 
-// One decision.
+// One decision. Where it was not added before the next request its step is forgotten, and saying more of it throws.
 class Action {
  public:
   // What to do: the choice, counted from 0. For Boxes use values().
@@ -78,8 +78,16 @@ class Action {
 
  private:
   friend class RL4SysAgent;
+  // Whether its row in the trajectory is still its own.
+  bool owns(const Rows& rows) const;
+  // The rows, to write to its own; throws UsageError where that is too late.
+  Rows& rows(const char* what) const;
+  // The rows, or none once they were handed over; throws UsageError where its row is another's.
+  const Rows* readable() const;
+
   TrajectoryPtr trajectory_;
   std::size_t row_ = 0;
+  std::uint64_t request_ = 0;
   int choice_ = 0;
   bool told_ = true;
 };
@@ -124,8 +132,9 @@ class RL4SysAgent {
   Decision request_for_action(const TrajectoryPtr& trajectory, View<float> observation, View<std::uint8_t> mask = {});
   // Keep this step; one that is not added is forgotten at the next request.
   void add_to_trajectory(const TrajectoryPtr& trajectory, const Action& action);
-  // The episode is over. `truncated`: it was cut off, and `final_observation` is what would have come next; without
-  // it the last step serves as that and is not learned from itself.
+  // The episode is over; `action` is its last, and is added where it was not. `truncated`: it was cut off, and
+  // `final_observation` is what would have come next; without it the last step serves as that and is not learned from
+  // itself.
   void mark_end_of_trajectory(const TrajectoryPtr& trajectory, const Action& action, bool truncated = false,
                               View<float> final_observation = {});
 

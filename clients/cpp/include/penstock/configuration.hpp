@@ -35,6 +35,7 @@ struct Configuration {
   std::string trained;         // JSON for the gateway; tokens and folders never are in it
   std::string token;           // never printed
   std::optional<Tls> tls;
+  bool insecure = false;  // the token may travel to another machine without tls
   std::size_t max_traj_length = 1000;
   std::size_t send_frequency = 10;  // trajectories per send
   double flush_seconds = 5.0;
