@@ -150,8 +150,7 @@ def test_the_client_knows_the_parameters_the_gateway_knows():
 
 
 def test_the_client_knows_the_keys_the_gateway_knows():
-    never_told = {"insecure"}  # how this machine connects
-    assert set(keys.TOP) - never_told == (OF_THE_CLIENT | OF_THE_POLICY) - never_told
+    assert set(keys.TOP) == OF_THE_CLIENT | OF_THE_POLICY
     assert set(keys.TRAINED) - {"client_id", "max_traj_length"} == OF_THE_POLICY
     assert set(keys.GROUPS["network"]) == {f.name for f in msgspec.structs.fields(NetworkSpec)}
 

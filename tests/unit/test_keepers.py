@@ -13,7 +13,7 @@ from penstock.model.run import RunState
 
 def test_a_run_that_has_not_begun_is_not_waited_for(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, config.resolve({"environment": "CartPole-v1"}), "young")
-    folder.save_status(msgspec.structs.replace(folder.status(), managed=True))
+    folder.save_status(msgspec.structs.replace(folder.status(), managed=True, keeper=None))
     assert folder.status().state is RunState.PENDING
     began = time.monotonic()
     assert Keepers(tmp_path).stop_all(["young"], patience_seconds=30.0) == []

@@ -182,6 +182,8 @@ class Courier:
             self._refusal = error
             raise
         self._refusal = None
+        if reply.note:
+            self._counters.trouble("otherwise", reply.note)
         if reply.max_message_bytes:
             self.outbox.max_bytes = min(BATCH_BYTES, reply.max_message_bytes * 3 // 4)
         if reply.run != self._run:

@@ -20,7 +20,7 @@ from penstock.model.spec import ActorsSpec, Spec
 
 OF_THE_CLIENT = frozenset(
     {"client_id", "train_server_address", "send_frequency", "max_traj_length", "token", "token_file", "tls",
-     "deadline_ms", "spool", "fallback", "mode", "inference", "flush_seconds", "poll_seconds"}
+     "insecure", "deadline_ms", "spool", "fallback", "mode", "inference", "flush_seconds", "poll_seconds"}
 )  # fmt: skip
 """Keys that only the client itself obeys."""
 OF_THE_POLICY = frozenset(
