@@ -150,6 +150,30 @@ def test_an_expired_token_asks_again_and_comes_back_to_the_same_place(server: Se
     tab.page.get_by_role("heading", name="Audit").wait_for()
 
 
+def test_an_expired_token_takes_nothing_that_was_typed(server: Server, tab: Tab) -> None:
+    first = server.post("/tokens", {"name": "writer", "role": "operator"})
+    second = server.post("/tokens", {"name": "writer", "role": "operator"})
+    tab.go("/new")
+    tab.sign_in(first["token"])
+    note = tab.page.get_by_label("Note")
+    note.fill("half a thought")
+    tab.page.get_by_label("Spec as YAML").fill("environment: [")
+    server.ask("DELETE", f"/tokens/{first['id']}")
+    tab.sees("no longer valid", 30)
+    assert not note.is_visible()
+    tab.sign_in(second["token"])
+    note.wait_for()
+    assert note.input_value() == "half a thought"
+    assert tab.page.get_by_label("Spec as YAML").input_value() == "environment: ["
+    assert tab.page.get_by_role("button", name="Start training").is_disabled()
+    tab.press("Sign out")
+    tab.page.get_by_label("Token").wait_for()
+    assert not tab.page.get_by_text("no longer valid").count()
+    tab.sign_in(second["token"])
+    note.wait_for()
+    assert note.input_value() == ""
+
+
 def test_the_first_load_is_small(server: Server, tab: Tab) -> None:
     bodies: dict[str, int] = {}
 
