@@ -129,6 +129,7 @@ def test_tokens_are_made_shown_once_and_revoked(server: Server, tab: Tab) -> Non
     secret = tab.page.get_by_role("alert").locator("code").inner_text()
     assert secret.startswith("pst_")
     tab.press("I have it")
+    tab.page.get_by_text(secret).wait_for(state="detached")
     assert secret not in tab.page.content()
     tab.press("Revoke the token of visitor")
     tab.answer("Revoke")
