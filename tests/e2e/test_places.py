@@ -129,6 +129,7 @@ def test_tokens_are_made_shown_once_and_revoked(server: Server, tab: Tab) -> Non
     secret = tab.page.get_by_role("alert").locator("code").inner_text()
     assert secret.startswith("pst_")
     tab.press("I have it")
+    tab.page.get_by_text(secret).wait_for(state="detached")
     assert secret not in tab.page.content()
     tab.press("Revoke the token of visitor")
     tab.answer("Revoke")
@@ -148,6 +149,30 @@ def test_an_expired_token_asks_again_and_comes_back_to_the_same_place(server: Se
     tab.sees("no longer valid", 30)
     tab.sign_in(server.token)
     tab.page.get_by_role("heading", name="Audit").wait_for()
+
+
+def test_an_expired_token_takes_nothing_that_was_typed(server: Server, tab: Tab) -> None:
+    first = server.post("/tokens", {"name": "writer", "role": "operator"})
+    second = server.post("/tokens", {"name": "writer", "role": "operator"})
+    tab.go("/new")
+    tab.sign_in(first["token"])
+    note = tab.page.get_by_label("Note")
+    note.fill("half a thought")
+    tab.page.get_by_label("Spec as YAML").fill("environment: [")
+    server.ask("DELETE", f"/tokens/{first['id']}")
+    tab.sees("no longer valid", 30)
+    assert not note.is_visible()
+    tab.sign_in(second["token"])
+    note.wait_for()
+    assert note.input_value() == "half a thought"
+    assert tab.page.get_by_label("Spec as YAML").input_value() == "environment: ["
+    assert tab.page.get_by_role("button", name="Start training").is_disabled()
+    tab.press("Sign out")
+    tab.page.get_by_label("Token").wait_for()
+    assert not tab.page.get_by_text("no longer valid").count()
+    tab.sign_in(second["token"])
+    note.wait_for()
+    assert note.input_value() == ""
 
 
 def test_the_first_load_is_small(server: Server, tab: Tab) -> None:

@@ -31,7 +31,9 @@ def client(tmp_path: Path) -> TestClient:
     return TestClient(Starlette(routes=routes, middleware=[Middleware(Page, folder=built)]))
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/runs/cartpole-k3v9", "/nowhere", "/index.html"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs", "/runs/cartpole-k3v9", "/nowhere", "/index.html", "/a%00b", f"/{'x' * 300}"]
+)
 def test_addresses_of_the_page_get_its_index_with_a_fresh_nonce(client: TestClient, path: str) -> None:
     first, second = client.get(path), client.get(path)
     assert first.status_code == 200

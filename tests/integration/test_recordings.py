@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 from PIL import Image
 
 from penstock.control import commander
 from penstock.loop import recordings
-from penstock.loop.recordings import Wish, Wishes, recorded
+from penstock.loop.recordings import Recorded, Wish, Wishes, recorded
 from penstock.loop.runs import RunFolder
 from tests.integration.serving import Served, served, wait_for
 from tests.saved import checkpoint, saved_run
@@ -146,6 +147,18 @@ def test_the_oldest_make_room(server: Served, monkeypatch: pytest.MonkeyPatch) -
         "0002.gif",
         "0003.gif",
     ]
+
+
+def test_failures_take_no_pictures_place(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordings, "KEPT", 2)
+    folder = saved_run(server.control.home, "unlucky", "CartPole-v1")
+    (folder.path / "recordings").mkdir(exist_ok=True)
+    good = Recorded(id="good", run="unlucky", checkpoint="1.1", seed=0, at=0.0, made_at=0.0)
+    (folder.path / "recordings/good.json").write_bytes(msgspec.json.encode(good))
+    for number in range(4):
+        wish = Wish(id=f"{number:04}", run="unlucky", checkpoint="1.1", seed=0, at=1.0 + number)
+        recordings.record_failure(folder, wish, "made for a test")
+    assert [one.id for one in recorded(folder)] == ["0003", "0002", "good"]
 
 
 def test_a_recording_that_breaks_off_leaves_nothing(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from penstock.errors import Damaged
+from penstock.control import plays
+from penstock.errors import Conflict, Damaged
+from penstock.executors.local import LocalExecutor
 from penstock.loop.pacing import Pace
 from penstock.loop.pictures import MAX_WIDTH, jpeg
+from penstock.loop.runs import RunFolder
 from penstock.loop.watch_frames import HEADER, MOST_FACTS, MOST_PICTURE, Messages, Shown, encode, number
 from penstock.server.live_talk import Ended
 from penstock.server.live_viewer import MOST_REPLIES
@@ -115,6 +118,37 @@ def test_a_new_episode_begins_at_once():
     before = clock.now
     pace.wait(0)
     assert clock.now - before == pytest.approx(1 / 15)
+
+
+# -- plays ----------------------------------------------------------------------------------------
+
+
+def test_one_who_comes_while_a_play_ends_keeps_it_going(tmp_path):
+    heard = []
+    all_plays = plays.Plays(tmp_path, LocalExecutor())
+    folder = RunFolder(tmp_path, "pole")
+    play = plays.Play(folder, "live", 1.0, LocalExecutor(), all_plays._retire, left_at=-1e9)
+    all_plays._plays["pole", "live"] = play
+    assert play.over, "nobody has watched it for long"
+    leave = all_plays.join("pole", "live", heard.append)  # after its thread looked and before it ends
+    assert not play.retire(play)
+    leave()
+    play.left_at = -1e9
+    assert play.retire(play)
+    with pytest.raises(Conflict):  # it is not joined any more: another would begin
+        all_plays.join("pole", "live", heard.append)
+
+
+def test_whoever_watches_a_play_that_is_ended_is_told(tmp_path, monkeypatch):
+    heard = []
+    all_plays = plays.Plays(tmp_path, LocalExecutor())
+    play = plays.Play(RunFolder(tmp_path, "pole"), "live", 1.0, LocalExecutor(), all_plays._retire)
+    play.listeners.append(heard.append)
+    monkeypatch.setattr(plays.Play, "run", lambda self: None)
+    all_plays._run(play, ("pole", "live"))
+    ((shown, _),) = Messages().feed(heard[0])
+    assert shown.state == "failed"
+    assert "watch it again" in shown.words
 
 
 # -- one viewer -----------------------------------------------------------------------------------

@@ -1,11 +1,17 @@
 /** Numbers, times and sizes as people read them. */
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const fine = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export function count(value: number | null | undefined): string {
 	if (value == null || !Number.isFinite(value)) return "–";
 	return Math.abs(value) < 10_000 ? plain.format(value) : compact.format(value);
+}
+
+/** A number at an axis: 1.25M must not read as 1.3M beside 1.5M. */
+export function tick(value: number): string {
+	return Math.abs(value) < 10_000 ? measure(value) : fine.format(value);
 }
 
 /** A measured number, with about four digits. */
@@ -27,6 +33,11 @@ export function bytes(value: number): string {
 		unit += 1;
 	}
 	return `${unit === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1)} ${units[unit]}`;
+}
+
+/** How long something short took. */
+export function milliseconds(seconds: number): string {
+	return seconds < 0.001 ? "less than 1 ms" : `${Number((seconds * 1000).toPrecision(2))} ms`;
 }
 
 export function duration(seconds: number): string {

@@ -1,34 +1,34 @@
 import "@mantine/core/styles.css";
 import "./app.css";
 import { MantineProvider } from "@mantine/core";
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { QueryClient } from "@tanstack/react-query";
 import { createRouter, RouterProvider } from "@tanstack/react-router";
 import { setNonce } from "get-nonce";
-import { StrictMode, useEffect, useRef, useSyncExternalStore } from "react";
+import { StrictMode, useEffect, useSyncExternalStore } from "react";
 import { createRoot } from "react-dom/client";
 import { Problem } from "./api/client";
 import { onSession, token } from "./api/session";
-import { LiveFeed } from "./live/live";
 import { fetchPartsLater, routeTree } from "./routes";
-import { SignIn } from "./shell/SignIn";
+import { Visit } from "./shell/Visit";
 import { theme, variables } from "./theme";
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? "";
 setNonce(nonce); // for the styles that open dialogs add
 
-const queries = new QueryClient({
-	defaultOptions: {
-		queries: {
-			retry: (failures, error) =>
-				failures < 4 &&
-				!(error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429),
-			staleTime: 2000,
-			refetchOnWindowFocus: false,
-			networkMode: "always", // loopback works without a network
+const makeQueries = () =>
+	new QueryClient({
+		defaultOptions: {
+			queries: {
+				retry: (failures, error) =>
+					failures < 4 &&
+					!(error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429),
+				staleTime: 2000,
+				refetchOnWindowFocus: false,
+				networkMode: "always", // loopback works without a network
+			},
+			mutations: { networkMode: "always" },
 		},
-		mutations: { networkMode: "always" },
-	},
-});
+	});
 
 const router = createRouter({ routeTree, defaultPreload: "intent" });
 
@@ -39,18 +39,12 @@ declare module "@tanstack/react-router" {
 }
 
 function Page() {
-	const secret = useSyncExternalStore(onSession, token);
-	const was = useRef(secret !== null);
-	useEffect(() => {
-		if (secret) was.current = true;
-		else queries.clear(); // the next person may be another one
-	}, [secret]);
-	useEffect(() => (secret ? fetchPartsLater() : undefined), [secret]);
-	if (secret === null) return <SignIn expired={was.current} />;
+	const signedIn = useSyncExternalStore(onSession, token) !== null;
+	useEffect(() => (signedIn ? fetchPartsLater() : undefined), [signedIn]);
 	return (
-		<LiveFeed key={secret}>
+		<Visit makeQueries={makeQueries}>
 			<RouterProvider router={router} />
-		</LiveFeed>
+		</Visit>
 	);
 }
 
@@ -64,9 +58,7 @@ if (root)
 				defaultColorScheme="auto"
 				getStyleNonce={() => nonce}
 			>
-				<QueryClientProvider client={queries}>
-					<Page />
-				</QueryClientProvider>
+				<Page />
 			</MantineProvider>
 		</StrictMode>,
 	);

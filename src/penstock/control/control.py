@@ -11,6 +11,7 @@ from penstock.control.commander import Commander
 from penstock.control.controller import Controller
 from penstock.control.feed import Feed
 from penstock.control.plays import Plays
+from penstock.control.pulse import Pulse
 from penstock.control.reads import Reads
 from penstock.control.tokens import Tokens
 from penstock.control.views import ServerView
@@ -36,6 +37,7 @@ class Control:
     tokens: Tokens
     feed: Feed
     plays: Plays
+    pulse: Pulse
     executor: Executor
     started_at: float = field(default_factory=time.time)
 
@@ -46,18 +48,23 @@ class Control:
         return ServerView(
             version=self.version, started_at=self.started_at, host=os.uname().nodename, pid=os.getpid(),
             home=str(self.home), executor=self.executor.place, stream=self.controller.url,
-            database=self.lineage.shown_url, runs=runs,
+            stream_seconds=self.pulse.seconds, database=self.lineage.shown_url, runs=runs,
             commands_behind=self.controller.behind(), disk_free_bytes=shutil.disk_usage(self.home).free,
             viewers=self.feed.viewers, checks=self.ready(),
         )  # fmt: skip
 
     def ready(self) -> dict[str, str]:
         """Part → ok, or what is wrong."""
-        return {"database": self._database(), "controller": self._controller()}
+        return {
+            "database": self._database(),
+            "controller": self._controller(),
+            "stream": self.pulse.check(),
+        }
 
     def close(self, stop_runs: bool) -> list[str]:
         """End it; with `stop_runs` runs save their work and end too. Returns those that did not in time."""
         self.plays.close()
+        self.pulse.close()
         self.feed.close()
         left = self.controller.close(stop_runs)
         self.lineage.close()
@@ -95,4 +102,6 @@ def open_control(
         lineage.close()
         raise
     plays = Plays(home, executor)
-    return Control(home, version, lineage, controller, reads, commander, tokens, feed, plays, executor)
+    pulse = Pulse(lambda: open_stream(url))
+    pulse.start()
+    return Control(home, version, lineage, controller, reads, commander, tokens, feed, plays, pulse, executor)

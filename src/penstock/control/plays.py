@@ -46,6 +46,8 @@ class Play:
     source: str
     limit_seconds: float
     executor: Executor
+    retire: Callable[["Play"], bool]
+    """Asked once it seems to be over: whether it is; then nobody joins it any more."""
     listeners: list[Listener] = field(default_factory=list)
     newest: bytes = b""
     """The last message, for those who come later."""
@@ -93,7 +95,7 @@ class Play:
 
     def _follow(self, reading: int, worker: Worker) -> str | None:
         messages, until, limit = Messages(), time.monotonic() + START_SECONDS, START_SECONDS
-        while not self._is_over():
+        while not (self.over and self.retire(self)):
             ready, _, _ = select.select([reading], [], [], TURN_SECONDS)
             if not ready:
                 if time.monotonic() > until:
@@ -110,7 +112,8 @@ class Play:
                 self.tell(whole)
         return None
 
-    def _is_over(self) -> bool:
+    @property
+    def over(self) -> bool:
         late = self.deserted and time.monotonic() - self.left_at > LINGER_SECONDS
         return late or self.unwanted.is_set()
 
@@ -164,7 +167,7 @@ class Plays:
         if not folder.path.is_dir():
             raise Conflict(f"run {run} has not begun yet; it can be watched once it has")
         limit = folder.spec().environment.step_limit_seconds
-        play = Play(folder, source, limit, self._executor, left_at=time.monotonic())
+        play = Play(folder, source, limit, self._executor, self._retire, left_at=time.monotonic())
         thread = threading.Thread(target=self._run, args=(play, (run, source)), name="play", daemon=True)
         self._plays[run, source] = play
         self._threads.add(thread)
@@ -185,15 +188,29 @@ class Plays:
             "somebody leaves, or watch one of those"
         )
 
+    def _retire(self, play: Play) -> bool:
+        """Whether it is over still: somebody may have come since it looked, and must not watch one that ends."""
+        with self._lock:
+            over = play.over
+            if over:
+                self._forget(play)
+            return over
+
+    def _forget(self, play: Play) -> None:
+        key = (play.folder.run, play.source)
+        if self._plays.get(key) is play:
+            del self._plays[key]
+
     def _run(self, play: Play, key: Key) -> None:
         try:
             why = play.run()
         except Exception as error:  # whatever it is, viewers must not wait for ever
             why = f"the play had an accident: {type(error).__name__}: {error}"
         with self._lock:  # from here on nobody joins this one
-            if self._plays.get(key) is play:
-                del self._plays[key]
+            self._forget(play)
             self._threads.discard(threading.current_thread())
+        if why is None and not play.deserted:
+            why = "the play was ended by the server; watch it again"
         if why is not None:
             self._log.warning("play_ended", run=key[0], source=key[1], reason=why)
             play.tell(encode(Shown(state="failed", words=why)))

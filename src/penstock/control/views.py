@@ -308,6 +308,9 @@ class ServerView(View):
     home: str
     executor: str = Field(description="What starts its processes, and where they run.")
     stream: str
+    stream_seconds: float | None = Field(
+        description="How long the stream took to answer its last question; null where it gave none."
+    )
     database: str = Field(description="Its kind and place, without a password.")
     runs: dict[str, int] = Field(description="State → how many.")
     commands_behind: int

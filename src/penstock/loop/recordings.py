@@ -19,7 +19,7 @@ from penstock.loop.runs import RunFolder
 from penstock.model.version import Version
 
 KEPT = 20
-"""Recordings of one run; of more the oldest is let go."""
+"""Recordings of one run, and as many that failed; of more the oldest is let go."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +131,8 @@ def _made(folder: RunFolder) -> Path:
 def _keep(folder: RunFolder, told: Recorded) -> None:
     place = recordings_path(folder)
     write_atomically(place / f"{told.id}.json", msgspec.json.encode(told))
-    for old in recorded(folder)[KEPT:]:
+    known = recorded(folder)
+    good, failed = ([one for one in known if (one.reason is None) is made] for made in (True, False))
+    for old in [*good[KEPT:], *failed[KEPT:]]:  # a failure takes no picture's place
         (place / f"{old.id}.json").unlink(missing_ok=True)  # first: what is not told of is not there
         (place / f"{old.id}.gif").unlink(missing_ok=True)

@@ -53,9 +53,12 @@ class Page:
 
     def _file(self, path: str) -> Path | None:
         """The built file at an address, never one outside the folder."""
-        file = (self._folder / path.lstrip("/")).resolve()
-        inside = file.is_relative_to(self._folder.resolve())
-        return file if inside and file.name != INDEX and file.is_file() else None
+        try:
+            file = (self._folder / path.lstrip("/")).resolve()
+            inside = file.is_relative_to(self._folder.resolve())
+            return file if inside and file.name != INDEX and file.is_file() else None
+        except (OSError, ValueError):  # no file can have such a name
+            return None
 
     def _index(self) -> Response:
         nonce = secrets.token_urlsafe(16)

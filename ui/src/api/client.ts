@@ -31,17 +31,25 @@ export class Problem extends Error {
 	}
 }
 
+/** What waits behind the sign-in must not ask the server again and again without a token. */
+const SIGNED_OUT = () =>
+	Response.json(
+		{ title: "Not signed in", detail: "Sign in again; then this is asked anew." },
+		{ status: 401 },
+	);
+
 const secrets: Middleware = {
 	onRequest({ request }) {
 		const secret = token();
-		if (secret) request.headers.set("Authorization", `Bearer ${secret}`);
+		if (secret === null) return SIGNED_OUT();
+		request.headers.set("Authorization", `Bearer ${secret}`);
 		if (request.method !== "GET" && !request.headers.has("Idempotency-Key"))
 			request.headers.set("Idempotency-Key", randomKey());
 		return request;
 	},
 	onResponse({ request, response }) {
 		const asked = request.headers.get("Authorization");
-		if (response.status === 401 && asked === `Bearer ${token()}`) forgetToken();
+		if (response.status === 401 && asked === `Bearer ${token()}`) forgetToken("expired");
 		return undefined;
 	},
 };
@@ -89,6 +97,7 @@ export function randomKey(): string {
 /** Fetch a file that needs the token and hand it to the browser to keep. */
 export async function download(path: string, name: string): Promise<void> {
 	const response = await fetch(path, { headers: { Authorization: `Bearer ${token() ?? ""}` } });
+	if (response.status === 401) forgetToken("expired");
 	if (!response.ok) throw problemOf(response.status, await response.json().catch(() => null));
 	const address = URL.createObjectURL(await response.blob());
 	const link = document.createElement("a");

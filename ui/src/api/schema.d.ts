@@ -2541,6 +2541,11 @@ export interface components {
             started_at: number;
             /** Stream */
             stream: string;
+            /**
+             * Stream Seconds
+             * @description How long the stream took to answer its last question; null where it gave none.
+             */
+            stream_seconds: number | null;
             /** Version */
             version: string;
             /** Viewers */

@@ -1,12 +1,12 @@
 /** Every command to every run. */
 
-import { Button, Group, Text, TextInput, Title } from "@mantine/core";
-import { useDebouncedCallback } from "@mantine/hooks";
+import { Group, Text, TextInput, Title } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { commandsQuery } from "../api/queries";
 import { Empty, Failed, Loading } from "../shell/states";
-import { Commands } from "./Commands";
+import { useTyped } from "../shell/useTyped";
+import { Commands, ShowOlder } from "./Commands";
 
 const route = getRouteApi("/audit");
 
@@ -15,11 +15,6 @@ export function AuditPage() {
 	const navigate = useNavigate({ from: "/audit" });
 	const query = useInfiniteQuery({ ...commandsQuery(search), refetchInterval: 5000 });
 	const commands = query.data?.pages.flatMap((page) => page.items) ?? [];
-	const change = useDebouncedCallback(
-		(name: "run" | "who" | "verb", value: string) =>
-			navigate({ search: (before) => ({ ...before, [name]: value.trim() || undefined }), replace: true }),
-		300,
-	);
 	return (
 		<>
 			<Title order={1}>Audit</Title>
@@ -28,17 +23,15 @@ export function AuditPage() {
 			</Text>
 			<Group gap="xs" mb="sm" role="search">
 				{(["run", "who", "verb"] as const).map((name) => (
-					<TextInput
+					<Filter
 						key={name}
-						aria-label={`Filter by ${name}`}
-						placeholder={{ run: "Run", who: "Who", verb: "Verb, such as scale" }[name]}
-						defaultValue={search[name] ?? ""}
-						onChange={(event) => change(name, event.currentTarget.value)}
-						w={{ base: "100%", xs: 200 }}
+						name={name}
+						value={search[name]}
+						apply={(value) => navigate({ search: (before) => ({ ...before, [name]: value }), replace: true })}
 					/>
 				))}
 			</Group>
-			{query.error ? (
+			{query.error && !query.data ? (
 				<Failed error={query.error} retry={query.refetch} />
 			) : query.isPending ? (
 				<Loading what="commands" />
@@ -49,16 +42,26 @@ export function AuditPage() {
 			) : (
 				<Commands commands={commands} withRun />
 			)}
-			{query.hasNextPage && (
-				<Button
-					mt="sm"
-					variant="default"
-					loading={query.isFetchingNextPage}
-					onClick={() => query.fetchNextPage()}
-				>
-					Show older
-				</Button>
-			)}
+			<ShowOlder query={query} />
 		</>
+	);
+}
+
+interface FilterProps {
+	name: "run" | "who" | "verb";
+	value: string | undefined;
+	apply: (value: string | undefined) => void;
+}
+
+function Filter({ name, value, apply }: FilterProps) {
+	const [typed, type] = useTyped(value, apply);
+	return (
+		<TextInput
+			aria-label={`Filter by ${name}`}
+			placeholder={{ run: "Run", who: "Who", verb: "Verb, such as scale" }[name]}
+			value={typed}
+			onChange={(event) => type(event.currentTarget.value)}
+			w={{ base: "100%", xs: 200 }}
+		/>
 	);
 }

@@ -77,6 +77,26 @@ export function Commands({ commands, withRun, undo }: Props) {
 	);
 }
 
+interface Older {
+	hasNextPage: boolean;
+	isFetchingNextPage: boolean;
+	fetchNextPage: () => unknown;
+}
+
+export function ShowOlder({ query }: { query: Older }) {
+	if (!query.hasNextPage) return null;
+	return (
+		<Button
+			mt="sm"
+			variant="default"
+			loading={query.isFetchingNextPage}
+			onClick={() => query.fetchNextPage()}
+		>
+			Show older
+		</Button>
+	);
+}
+
 export const isSetting = (command: CommandView) =>
 	command.outcome === "applied" && (command.verb === "set" || command.verb === "set_hyperparameters");
 

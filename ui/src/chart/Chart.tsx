@@ -4,7 +4,7 @@ import { Text, useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { count, duration, measure } from "../format";
+import { count, duration, measure, tick } from "../format";
 
 export interface Line {
 	label: string;
@@ -107,6 +107,8 @@ export function Chart({
 			element,
 		);
 		plot.current = made;
+		const zoomed = latest.current.zoom;
+		if (zoomed) made.setScale("x", { min: zoomed[0], max: zoomed[1] });
 		const watcher = new ResizeObserver(() => {
 			if (element.clientWidth && element.clientWidth !== made.width)
 				made.setSize({ width: element.clientWidth, height });
@@ -208,13 +210,13 @@ function options(look: Look): uPlot.Options {
 				incrs: look.by === "time" ? TIME_STEPS : undefined,
 				size: 24,
 				gap: 3,
-				values: (_, ticks) => ticks.map((t) => (look.by === "steps" ? count(t) : shortTime(t))),
+				values: (_, ticks) => ticks.map((t) => (look.by === "steps" ? tick(t) : shortTime(t))),
 			},
 			{
 				...axis,
 				size: 48,
 				gap: 4,
-				values: (_, ticks) => ticks.map((t) => (look.percent ? `${Math.round(t * 100)} %` : measure(t))),
+				values: (_, ticks) => ticks.map((t) => (look.percent ? `${Math.round(t * 100)} %` : tick(t))),
 			},
 		],
 		series: [{}, ...pale, ...look.lines.map((one, i) => series(one, i))],

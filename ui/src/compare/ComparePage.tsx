@@ -1,6 +1,7 @@
 /** Several runs side by side: one metric of each over steps, and how their specs differ. */
 
-import { Checkbox, Group, MultiSelect, Select, Table, Text, Title } from "@mantine/core";
+import { Button, Checkbox, Group, MultiSelect, Select, Table, Text, Title } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -13,15 +14,25 @@ import { Empty, Failed, Loading, StateBadge } from "../shell/states";
 import { aligned } from "./aligned";
 
 const route = getRouteApi("/compare");
+const MOST_CHOICES = 100;
 
 export function ComparePage() {
 	const { run: runs = [], metric = RETURN } = route.useSearch();
 	const navigate = useNavigate({ from: "/compare" });
 	const [zoom, setZoom] = useState<Zoom>(null);
 	const [interval, setInterval] = useState(true);
+	const [sought, setSought] = useState("");
+	const [search] = useDebouncedValue(sought.trim(), 200);
 	const known = useQuery({
-		queryKey: ["choices"],
-		queryFn: ({ signal }) => ask(api.GET("/api/v1/runs", { params: { query: { limit: 500 } }, signal })),
+		queryKey: ["choices", search],
+		queryFn: ({ signal }) =>
+			ask(
+				api.GET("/api/v1/runs", {
+					params: { query: { limit: MOST_CHOICES, search: search || undefined } },
+					signal,
+				}),
+			),
+		placeholderData: (before) => before,
 	});
 	const names = useQuery({ ...metricsQuery(runs[0] ?? ""), enabled: runs.length > 0, staleTime: 60_000 });
 	const query = useQuery(compareQuery(runs, metric));
@@ -46,7 +57,10 @@ export function ComparePage() {
 						})
 					}
 					searchable
-					limit={100}
+					searchValue={sought}
+					onSearchChange={setSought}
+					filter={({ options }) => options} // the server has searched, also in what is not shown here
+					nothingFoundMessage={known.isFetching ? "Searching …" : "No run fits"}
 					style={{ flex: "1 1 320px" }}
 				/>
 				<Select
@@ -75,7 +89,7 @@ export function ComparePage() {
 						become one curve: their mean, and its interval.
 					</Empty>
 				</div>
-			) : query.error ? (
+			) : query.error && !query.data ? (
 				<Failed error={query.error} retry={query.refetch} />
 			) : !query.data || !drawn ? (
 				<Loading what="the comparison" />
@@ -97,9 +111,15 @@ export function ComparePage() {
 							height={360}
 						/>
 					)}
-					<Text fz="xs" c="dimmed" mt={4}>
-						Drag to zoom in, double-click to see all.
-					</Text>
+					{zoom ? (
+						<Button mt={4} variant="light" onClick={() => setZoom(null)}>
+							Show all
+						</Button>
+					) : (
+						<Text fz="xs" c="dimmed" mt={4}>
+							Drag across the chart to zoom in.
+						</Text>
+					)}
 					<Standing comparison={query.data} />
 					<Differences comparison={query.data} />
 				</>

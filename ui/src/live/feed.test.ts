@@ -33,12 +33,13 @@ class FakeSocket {
 const newest = () => FakeSocket.all.at(-1) as FakeSocket;
 const WELCOME = { type: "welcome", feed: "f1", seq: 10, name: "owner", role: "admin" };
 
-function begin() {
+function begin(refused?: () => void) {
 	const feed = new Feed({
 		open: () => new FakeSocket() as unknown as WebSocket,
 		address: "ws://here/api/v1/live",
 		token: () => "pst_secret",
 		backOff: () => 1,
+		refused,
 	});
 	feed.connect();
 	newest().open();
@@ -115,18 +116,18 @@ test("a gap is told to those it concerns", () => {
 	expect(other).not.toHaveBeenCalled();
 });
 
-test("a wrong token is not tried again and again", () => {
-	const feed = new Feed({
-		open: () => new FakeSocket() as unknown as WebSocket,
-		address: "",
-		token: () => "wrong",
-	});
-	feed.connect();
-	newest().open();
+test("one that is refused says so, asks whether it is the token, and comes back", () => {
+	const refused = vi.fn();
+	const feed = begin(refused);
+	newest().tell({ type: "error", status: 401, detail: "this token was revoked" });
 	newest().drop(1008);
-	vi.advanceTimersByTime(60_000);
 	expect(feed.status).toBe("refused");
-	expect(FakeSocket.all).toHaveLength(1);
+	expect(feed.words).toBe("This token was revoked.");
+	expect(refused).toHaveBeenCalledTimes(1);
+	vi.advanceTimersByTime(1000);
+	newest().open();
+	newest().tell(WELCOME);
+	expect(feed.status).toBe("open");
 });
 
 test("a connection that fell silent is given up", () => {

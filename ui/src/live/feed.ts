@@ -28,6 +28,8 @@ interface Parts {
 	open: (address: string) => WebSocket;
 	address: string;
 	token: () => string | null;
+	/** Called when the server closed the connection for its rules: the token may be why. */
+	refused?: () => void;
 	/** Seconds to wait before attempt n. */
 	backOff?: (attempt: number) => number;
 }
@@ -41,10 +43,18 @@ const MOST_REFUSALS = 60;
 export const backOff = (attempt: number) =>
 	Math.min(LONGEST_WAIT_SECONDS, 0.25 * 2 ** attempt) * (0.75 + Math.random() / 2);
 
+/** What the server said, as a sentence of its own. */
+export function sentence(detail: unknown): string {
+	const words = String(detail ?? "").trim();
+	return words && `${words.charAt(0).toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
+}
+
 export class Feed {
 	status: Status = "connecting";
 	name = "";
 	role = "";
+	/** What the server said when it refused. */
+	words = "";
 	private socket: WebSocket | null = null;
 	private listeners = new Set<Listener>();
 	private watchers = new Set<() => void>();
@@ -108,6 +118,7 @@ export class Feed {
 		else if (message.type === "batch") this.batch(message);
 		else if (message.type === "gap") this.gap(message);
 		else if (message.type === "error" && message.status === 404) this.unknown(message.id);
+		else if (message.type === "error") this.words = sentence(message.detail);
 		else if (message.type === "subscribed") this.known(message.id);
 	}
 
@@ -168,11 +179,8 @@ export class Feed {
 		this.socket = null;
 		clearTimeout(this.silence);
 		if (this.closed) return;
-		if (code === 1008 && !this.everOpen) {
-			this.become("refused");
-			return;
-		}
-		this.become("offline");
+		this.become(code === 1008 ? "refused" : "offline");
+		if (code === 1008) this.parts.refused?.();
 		const seconds = (this.parts.backOff ?? backOff)(this.attempt++);
 		this.retry = setTimeout(() => this.connect(), seconds * 1000);
 	}

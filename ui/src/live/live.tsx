@@ -9,18 +9,21 @@ import {
 	useState,
 	useSyncExternalStore,
 } from "react";
-import { token } from "../api/session";
+import { api } from "../api/client";
 import { Feed, type Kind, type News, type Status } from "./feed";
 
 const Context = createContext<Feed | null>(null);
 
-export function LiveFeed({ children }: { children: ReactNode }) {
+/** One feed for each token; without one there is none, and what is shown stays as it is. */
+export function LiveFeed({ secret, children }: { secret: string | null; children: ReactNode }) {
 	const [feed, setFeed] = useState<Feed | null>(null);
 	useEffect(() => {
+		if (secret === null) return;
 		const made = new Feed({
 			open: (address) => new WebSocket(address),
 			address: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/live`,
-			token,
+			token: () => secret,
+			refused: askWhetherSignedIn,
 		});
 		made.connect();
 		setFeed(made);
@@ -29,9 +32,15 @@ export function LiveFeed({ children }: { children: ReactNode }) {
 		return () => {
 			window.removeEventListener("online", again);
 			made.close();
+			setFeed(null);
 		};
-	}, []);
+	}, [secret]);
 	return <Context.Provider value={feed}>{children}</Context.Provider>;
+}
+
+/** Whether it is the token that a WebSocket was refused for: then the answer signs out. */
+export function askWhetherSignedIn(): void {
+	api.GET("/api/v1/server").catch(() => {}); // away: the socket is tried again anyway
 }
 
 const never = () => () => {};
@@ -42,6 +51,13 @@ export function useLiveStatus(): Status {
 		(changed) => (feed ? feed.onStatus(changed) : never()),
 		() => feed?.status ?? "connecting",
 	);
+}
+
+/** The server's words where it refused the feed. */
+export function useRefusal(): string {
+	const feed = useContext(Context);
+	useLiveStatus();
+	return feed?.words ?? "";
 }
 
 const RANKS = ["viewer", "operator", "admin"];

@@ -1,7 +1,7 @@
 /** One field of a schema, as a control; says what is wrong with it in place and keeps what was typed. */
 
 import { Select, Switch, TextInput } from "@mantine/core";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { fault, kindOf, read, type Schema, same, typed } from "./schema";
 
 interface Props {
@@ -23,9 +23,21 @@ export const spoken = (name: string) => (name.charAt(0).toUpperCase() + name.sli
 export function Field({ name, schema, value, onChange, onFault, refused, disabled, label, hint }: Props) {
 	const [text, setText] = useState(typed(value));
 	const [wrong, setWrong] = useState<string | null>(null);
+	const latest = useRef({ text, schema, value, onFault });
+	latest.current = { text, schema, value, onFault };
+	const told = JSON.stringify(value);
+	// biome-ignore lint/correctness/useExhaustiveDependencies: only another value takes the place of what was typed
 	useEffect(() => {
-		setText((before) => (reads(before, schema, value) ? before : typed(value)));
-	}, [value, schema]);
+		const { text, schema, value } = latest.current;
+		if (reads(text, schema, value)) return;
+		setText(typed(value));
+		setWrong(null);
+	}, [told]);
+	// a field that is gone is not wrong any more
+	useEffect(() => {
+		latest.current.onFault?.(wrong);
+		return () => latest.current.onFault?.(null);
+	}, [wrong]);
 	const title = label ?? spoken(name);
 	const about = hint ?? schema.description?.replaceAll("`", "");
 	if (kindOf(schema) === "switch")
@@ -64,7 +76,6 @@ export function Field({ name, schema, value, onChange, onFault, refused, disable
 			problem = (error as Error).message;
 		}
 		setWrong(problem);
-		onFault?.(problem);
 	}
 	return (
 		<TextInput

@@ -64,7 +64,7 @@ export function NewRunPage() {
 	const from = useQuery({ ...runQuery(search.from ?? ""), enabled: !!search.from });
 	const schema = useQuery(schemaQuery);
 	const begun = useQuery({
-		queryKey: ["wish", search.from, from.data?.revision],
+		queryKey: ["wish", search.from], // not its revision: what was begun stays, however the run goes on
 		enabled: !!from.data,
 		queryFn: async ({ signal }): Promise<Wish> => {
 			const { origin: _o, format: _f, ...spec } = (from.data?.spec ?? {}) as Wish;
@@ -73,9 +73,11 @@ export function NewRunPage() {
 		},
 		staleTime: Number.POSITIVE_INFINITY,
 	});
-	const error = schema.error ?? from.error ?? begun.error;
-	if (error) return <Failed error={error} retry={schema.refetch} />;
-	if (schema.isPending || (search.from && !begun.data)) return <Loading what="the form" />;
+	if (!schema.data || (search.from && !begun.data)) {
+		const failed = [schema, from, begun].find((query) => query.error);
+		if (failed) return <Failed error={failed.error} retry={() => failed.refetch()} />;
+		return <Loading what="the form" />;
+	}
 	const wish = begun.data ?? {
 		environment: search.environment ?? "CartPole-v1",
 		...(search.algorithm ? { algorithm: search.algorithm } : {}),
@@ -87,6 +89,8 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 	const [wish, setWish] = useState(begin);
 	const [labels, setLabels] = useState<Labels>({ name: "", project: "", tags: [], note: "", seeds: 1 });
 	const [faults, setFaults] = useState<Record<string, string | null>>({});
+	const [round, setRound] = useState(0);
+	const [seen, setSeen] = useState<ReadonlySet<string>>(new Set());
 	const [asked] = useDebouncedValue(wish, 250);
 	const { may } = usePerson();
 	const navigate = useNavigate();
@@ -105,7 +109,14 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 	}, [resolved.data, resolved.error]);
 	const refusal = resolved.error instanceof Problem ? resolved.error : null;
 	const place = refusal && placeOf(refusal.message);
-	const wrong = Object.values(faults).some(Boolean);
+	const wrong = Object.keys(faults).filter((name) => faults[name]);
+	const setFault = (name: string) => (fault: string | null) =>
+		setFaults((before) => ({ ...before, [name]: fault }));
+	const beginAnew = () => {
+		setWish(begin);
+		setFaults({});
+		setRound(round + 1);
+	};
 
 	const start = useMutation({
 		mutationFn: () => {
@@ -127,24 +138,25 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 		const mine = valueAt(wish, path);
 		return (
 			<Field
-				key={name}
+				key={`${name} ${round}`}
 				name={path.at(-1) ?? ""}
 				label={NAMES[name]}
 				hint={HINTS[name]}
 				schema={part}
 				value={mine === undefined ? valueAt(last, path) : mine}
 				onChange={(value) => change(path, value)}
-				onFault={(fault) => setFaults((before) => ({ ...before, [name]: fault }))}
+				onFault={setFault(name)}
 				refused={place === name ? refusal?.message : null}
 			/>
 		);
 	};
 	const algorithm = String(wish.algorithm ?? last?.algorithm ?? "ppo");
+	const [first] = useState(algorithm); // its part is open from the start
 	return (
 		<form
 			onSubmit={(event) => {
 				event.preventDefault();
-				start.mutate();
+				if (wrong.length === 0) start.mutate();
 			}}
 		>
 			<Title order={1} mb={2}>
@@ -220,8 +232,10 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 						multiple
 						variant="separated"
 						mt="md"
-						keepMounted={false}
+						keepMounted // what was typed stays when a part is closed
+						keepMountedMode="display-none"
 						defaultValue={[algorithm]}
+						onChange={(open) => setSeen(new Set([...seen, ...open]))}
 						className="sections"
 					>
 						{[algorithm, ...SECTIONS].map((name) => {
@@ -241,14 +255,15 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 									</Accordion.Control>
 									<Accordion.Panel>
 										<SimpleGrid cols={{ base: 1, xs: 2 }} spacing="md">
-											{Object.entries(part.properties).map(([key, inner]) => {
-												const followed = follow(inner, schema);
-												return kindOf(followed) === "group"
-													? Object.entries(followed.properties ?? {}).map(([deep, one]) =>
-															field([name, key, deep], follow(one, schema)),
-														)
-													: field([name, key], followed);
-											})}
+											{(seen.has(name) || name === first) &&
+												Object.entries(part.properties).map(([key, inner]) => {
+													const followed = follow(inner, schema);
+													return kindOf(followed) === "group"
+														? Object.entries(followed.properties ?? {}).map(([deep, one]) =>
+																field([name, key, deep], follow(one, schema)),
+															)
+														: field([name, key], followed);
+												})}
 										</SimpleGrid>
 									</Accordion.Panel>
 								</Accordion.Item>
@@ -273,16 +288,28 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 							type="submit"
 							size="sm"
 							loading={start.isPending}
-							disabled={wrong || !!refusal || !may("operator")}
+							disabled={wrong.length > 0 || !!refusal || !may("operator")}
 						>
 							{labels.seeds > 1 ? `Start ${labels.seeds} runs` : "Start training"}
 						</Button>
-						<Button variant="subtle" color="gray" onClick={() => setWish(begin)}>
+						<Button variant="subtle" color="gray" onClick={beginAnew}>
 							Begin anew
 						</Button>
+						{wrong.length > 0 && (
+							<Text fz="xs" c="red" role="status">
+								Not valid yet: {wrong.join(", ")}
+							</Text>
+						)}
 						{!may("operator") && <Text fz="xs">Starting needs an operator's token.</Text>}
 					</Group>
-					<SpecText wish={wish} resolved={last} labels={labels} onWish={setWish} />
+					<SpecText
+						key={round}
+						wish={wish}
+						resolved={last}
+						labels={labels}
+						onWish={setWish}
+						onFault={setFault("YAML")}
+					/>
 				</aside>
 			</div>
 		</form>

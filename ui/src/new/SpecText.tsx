@@ -2,6 +2,7 @@
 
 import {
 	ActionIcon,
+	Button,
 	CopyButton,
 	Group,
 	SegmentedControl,
@@ -10,7 +11,7 @@ import {
 	Title,
 	Tooltip,
 } from "@mantine/core";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { parse, stringify } from "yaml";
 import { Icon } from "../shell/icons";
 import { same } from "./schema";
@@ -21,16 +22,23 @@ interface Props {
 	resolved: Wish | undefined;
 	labels: Labels;
 	onWish: (wish: Wish) => void;
+	onFault: (fault: string | null) => void;
 }
 
-export function SpecText({ wish, resolved, labels, onWish }: Props) {
+export function SpecText({ wish, resolved, labels, onWish, onFault }: Props) {
 	const [view, setView] = useState<"short" | "whole">("short");
 	const [text, setText] = useState(() => stringify(wish));
 	const [wrong, setWrong] = useState<string | null>(null);
+	const latest = useRef({ wrong, onFault });
+	latest.current = { wrong, onFault };
 	useEffect(() => {
-		setText((before) => (same(read(before), wish) ? before : stringify(wish)));
-		setWrong(null);
+		// what cannot be read stays for whoever types it; Start waits until it is right, or given up
+		if (!latest.current.wrong) setText((before) => (same(read(before), wish) ? before : stringify(wish)));
 	}, [wish]);
+	useEffect(() => {
+		latest.current.onFault(wrong);
+		return () => latest.current.onFault(null);
+	}, [wrong]);
 	function change(now: string) {
 		setText(now);
 		try {
@@ -76,10 +84,27 @@ export function SpecText({ wish, resolved, labels, onWish }: Props) {
 						classNames={{ input: "mono" }}
 						size="xs"
 					/>
+				) : wrong ? (
+					<Text c="red" fz="sm">
+						What you chose cannot be read: {wrong}
+					</Text>
 				) : (
 					<pre className="code" style={{ maxHeight: 420, padding: 4 }}>
 						{stringify(resolved ?? wish)}
 					</pre>
+				)}
+				{wrong && (
+					<Button
+						mt={6}
+						size="compact-xs"
+						variant="default"
+						onClick={() => {
+							setText(stringify(wish));
+							setWrong(null);
+						}}
+					>
+						Give this text up, take the form's
+					</Button>
 				)}
 			</div>
 			<div className="panel" style={{ padding: 12, marginTop: 12 }}>

@@ -86,6 +86,7 @@ test("a field keeps what was typed and says what is wrong with it", async () => 
 
 test("YAML that cannot be read stays, with the reason, and changes nothing", async () => {
 	const wished = vi.fn();
+	const faulted = vi.fn();
 	render(
 		<MantineProvider>
 			<SpecText
@@ -93,6 +94,7 @@ test("YAML that cannot be read stays, with the reason, and changes nothing", asy
 				resolved={undefined}
 				labels={NO_LABELS}
 				onWish={wished}
+				onFault={faulted}
 			/>
 		</MantineProvider>,
 	);
@@ -103,8 +105,62 @@ test("YAML that cannot be read stays, with the reason, and changes nothing", asy
 	expect(input).toHaveValue("environment: [");
 	expect(input).toHaveAccessibleDescription(/./);
 	expect(wished).not.toHaveBeenCalled();
+	expect(faulted).toHaveBeenLastCalledWith(expect.stringMatching(/./));
 	await userEvent.clear(input);
 	await userEvent.click(input);
 	await userEvent.paste("environment: Acrobot-v1");
 	expect(wished).toHaveBeenLastCalledWith({ environment: "Acrobot-v1" });
+	expect(faulted).toHaveBeenLastCalledWith(null);
+});
+
+test("YAML that is wrong is not overwritten by the form, until it is given up", async () => {
+	const show = (seed: number) => (
+		<MantineProvider>
+			<SpecText
+				wish={{ seed }}
+				resolved={undefined}
+				labels={NO_LABELS}
+				onWish={() => {}}
+				onFault={() => {}}
+			/>
+		</MantineProvider>
+	);
+	const { rerender } = render(show(1));
+	const input = screen.getByLabelText("Spec as YAML");
+	await userEvent.clear(input);
+	await userEvent.click(input);
+	await userEvent.paste("seed: [");
+	rerender(show(2));
+	expect(input).toHaveValue("seed: [");
+	await userEvent.click(screen.getByRole("button", { name: /Give this text up/ }));
+	expect(input).toHaveValue("seed: 2\n");
+});
+
+test("a fault goes with another value and with the field", async () => {
+	const faulted = vi.fn();
+	const show = (value: number, there = true) => (
+		<MantineProvider>
+			{there && (
+				<Field
+					name="learning_rate"
+					schema={{ ...RATE }}
+					value={value}
+					onChange={() => {}}
+					onFault={faulted}
+				/>
+			)}
+		</MantineProvider>
+	);
+	const { rerender } = render(show(1));
+	const input = screen.getByLabelText("Learning rate");
+	await userEvent.type(input, "x");
+	rerender(show(1));
+	expect(input).toHaveValue("1x");
+	expect(faulted).toHaveBeenLastCalledWith(expect.stringMatching(/./));
+	rerender(show(2));
+	expect(input).toHaveValue("2");
+	expect(faulted).toHaveBeenLastCalledWith(null);
+	await userEvent.type(input, "x");
+	rerender(show(2, false));
+	expect(faulted).toHaveBeenLastCalledWith(null);
 });

@@ -25,7 +25,7 @@ export function Charts({ run, live }: { run: string; live: boolean }) {
 		() => ((by === "steps" ? columns.steps : columns.seconds) ?? []).map((value) => value ?? 0),
 		[columns, by],
 	);
-	if (error) return <Failed error={error} retry={refetch} />;
+	if (error && x.length === 0) return <Failed error={error} retry={refetch} />;
 	if (isPending) return <Loading what="metrics" />;
 	if (x.length === 0)
 		return (

@@ -28,8 +28,8 @@ export function Checkpoints({ detail, steer }: Props) {
 	const [forked, setForked] = useState<string | null>(null);
 	const { may } = usePerson();
 	const now = useNow(5000);
-	if (query.error) return <Failed error={query.error} retry={query.refetch} />;
-	if (query.isPending) return <Loading what="checkpoints" />;
+	if (query.error && !query.data) return <Failed error={query.error} retry={query.refetch} />;
+	if (!query.data) return <Loading what="checkpoints" />;
 	const evaluate = (checkpoint: string) =>
 		steer({
 			title: `Evaluate ${checkpoint}`,

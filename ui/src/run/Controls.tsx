@@ -365,9 +365,14 @@ export function Effects({ effects, dismiss }: { effects: Effect[]; dismiss: (key
 							{effect.title}:{" "}
 							{effect.state === "asking"
 								? "asking"
-								: effect.state === "accepted"
-									? `accepted, taking effect … ${effect.seconds.toFixed(0)} s`
-									: `in effect after ${effect.seconds.toFixed(1)} s`}
+								: effect.state === "done"
+									? `in effect after ${effect.seconds.toFixed(1)} s`
+									: effect.words
+										? `accepted, ${effect.words}`
+										: "accepted, taking effect …"}
+							{effect.state === "accepted" && !effect.words && (
+								<span aria-hidden> {effect.seconds.toFixed(0)} s</span> // who listens would hear each second
+							)}
 						</Text>
 					</Group>
 				),

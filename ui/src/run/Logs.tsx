@@ -37,15 +37,20 @@ export function Logs({ run }: { run: string }) {
 	const key = useRef(0);
 	const box = useRef<HTMLDivElement>(null);
 
+	const early = useRef<Line[]>([]);
+	// biome-ignore lint/correctness/useExhaustiveDependencies: another process comes with other lines
 	useEffect(() => {
-		if (query.data) setLines(query.data.lines.map((line) => ({ ...line, key: key.current++ })));
+		if (!query.data) return;
+		const asked = query.data.lines.map((line) => ({ ...line, key: key.current++ }));
+		setLines(withEarly(asked, early.current, process).slice(-MOST_LINES));
+		early.current = [];
 	}, [query.data]);
 	useNews(
 		"logs",
 		run,
 		(news) => {
 			const told = news.processes as Record<string, { lines: string[]; skipped: number }> | undefined;
-			if (!told || query.isFetching) return;
+			if (!told) return;
 			const fresh = Object.entries(told)
 				.filter(([name]) => process === null || name === process)
 				.flatMap(([name, part]) => [
@@ -54,6 +59,7 @@ export function Logs({ run }: { run: string }) {
 						: []),
 					...part.lines.map((text) => ({ key: key.current++, process: name, text })),
 				]);
+			if (query.isFetching) early.current = [...early.current, ...fresh].slice(-MOST_LINES);
 			setLines((before) => [...before, ...fresh].slice(-MOST_LINES));
 		},
 		() => query.refetch(),
@@ -63,8 +69,8 @@ export function Logs({ run }: { run: string }) {
 		if (following && box.current) box.current.scrollTop = box.current.scrollHeight;
 	}, [lines, following]);
 
-	if (query.error) return <Failed error={query.error} retry={query.refetch} />;
-	if (query.isPending) return <Loading what="logs" />;
+	if (query.error && !query.data) return <Failed error={query.error} retry={query.refetch} />;
+	if (!query.data) return <Loading what="logs" />;
 	return (
 		<>
 			<Group mb="xs" gap="sm">
@@ -111,6 +117,19 @@ export function Logs({ run }: { run: string }) {
 			</div>
 		</>
 	);
+}
+
+/** What was asked for, then what was heard meanwhile and is not in it. */
+export function withEarly<T extends { process: string; text: string }>(
+	asked: T[],
+	early: T[],
+	process: string | null,
+): T[] {
+	const known = new Set(asked.map((line) => `${line.process}\n${line.text}`));
+	const missed = early.filter(
+		(line) => (process === null || line.process === process) && !known.has(`${line.process}\n${line.text}`),
+	);
+	return [...asked, ...missed];
 }
 
 /** Our own lines are JSON: time, event, then its fields. Others are shown as they are. */

@@ -5,10 +5,10 @@ import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-quer
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { api, ask, Problem, type RunDetail } from "../api/client";
-import { actorsQuery, commandsQuery, evaluationsQuery, runQuery } from "../api/queries";
-import { Commands } from "../audit/Commands";
+import { actorsQuery, commandsQuery, evaluationsQuery, recordingsQuery, runQuery } from "../api/queries";
+import { Commands, ShowOlder } from "../audit/Commands";
 import { clock, count, measure } from "../format";
-import { useNews } from "../live/live";
+import { useNews, usePerson } from "../live/live";
 import { TABS, type Tab } from "../routes";
 import { Empty, Failed, LIVE_STATES, Loading, StateBadge } from "../shell/states";
 import { Actors } from "./Actors";
@@ -49,6 +49,7 @@ function Run({ run }: { run: string }) {
 	const live = !!detail && LIVE_STATES.includes(detail.state);
 	const { data: actors } = useQuery(actorsQuery(run, live));
 	useQuery(evaluationsQuery(run)); // so that the effect of asking for one is seen on every tab
+	useQuery(recordingsQuery(run));
 	const { effects, steer, dismiss } = useEffects(run);
 	useNews(
 		"states",
@@ -166,11 +167,16 @@ interface PartsProps {
 function Parts({ run, detail, live, actors, steer }: PartsProps) {
 	const { tab = "charts" } = route.useSearch();
 	const navigate = useNavigate({ from: "/runs/$run" });
+	const [drafting, setDrafting] = useState(false); // what was typed there stays when another tab is looked at
+	useEffect(() => {
+		if (tab === "settings") setDrafting(true);
+	}, [tab]);
 	return (
 		<Tabs
 			mt="md"
 			value={tab}
 			keepMounted={false}
+			keepMountedMode="display-none"
 			onChange={(value) =>
 				navigate({
 					search: (before) => ({ ...before, tab: value === "charts" ? undefined : (value as Tab) }),
@@ -201,8 +207,8 @@ function Parts({ run, detail, live, actors, steer }: PartsProps) {
 				<Tabs.Panel value="checkpoints">
 					<Checkpoints detail={detail} steer={steer} />
 				</Tabs.Panel>
-				<Tabs.Panel value="settings">
-					<Settings detail={detail} steer={steer} />
+				<Tabs.Panel value="settings" keepMounted>
+					{(tab === "settings" || drafting) && <Settings detail={detail} steer={steer} />}
 				</Tabs.Panel>
 				<Tabs.Panel value="spec">
 					<Spec detail={detail} />
@@ -217,27 +223,31 @@ function Parts({ run, detail, live, actors, steer }: PartsProps) {
 
 function History({ run, steer, live }: { run: string; steer: PartsProps["steer"]; live: boolean }) {
 	const query = useInfiniteQuery({ ...commandsQuery({ run }), refetchInterval: 5000 });
-	if (query.error) return <Failed error={query.error} retry={query.refetch} />;
-	if (query.isPending) return <Loading what="commands" />;
+	const { may } = usePerson();
+	if (query.error && !query.data) return <Failed error={query.error} retry={query.refetch} />;
+	if (!query.data) return <Loading what="commands" />;
 	return (
-		<Commands
-			commands={query.data.pages.flatMap((page) => page.items)}
-			undo={
-				live
-					? (command) =>
-							steer({
-								title: "Undo",
-								ask: () =>
-									ask(
-										api.POST("/api/v1/runs/{run}/settings/rollback", {
-											params: { path: { run } },
-											body: { command: command.id },
-										}),
-									),
-								done: inUse,
-							})
-					: undefined
-			}
-		/>
+		<>
+			<Commands
+				commands={query.data.pages.flatMap((page) => page.items)}
+				undo={
+					live && may("operator")
+						? (command) =>
+								steer({
+									title: "Undo",
+									ask: () =>
+										ask(
+											api.POST("/api/v1/runs/{run}/settings/rollback", {
+												params: { path: { run } },
+												body: { command: command.id },
+											}),
+										),
+									done: inUse,
+								})
+						: undefined
+				}
+			/>
+			<ShowOlder query={query} />
+		</>
 	);
 }

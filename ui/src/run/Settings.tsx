@@ -23,9 +23,10 @@ export function Settings({ detail, steer }: Props) {
 	const query = useQuery(algorithmQuery(detail.algorithm));
 	const [draft, setDraft] = useState<Record<string, unknown>>({});
 	const [faults, setFaults] = useState<Record<string, string | null>>({});
+	const [round, setRound] = useState(0);
 	const { may } = usePerson();
-	if (query.error) return <Failed error={query.error} retry={query.refetch} />;
-	if (query.isPending) return <Loading what="hyperparameters" />;
+	if (query.error && !query.data) return <Failed error={query.error} retry={query.refetch} />;
+	if (!query.data) return <Loading what="hyperparameters" />;
 	const root = query.data.schema as Schema;
 	const now = detail.settings as Record<string, unknown>;
 	const changed = Object.entries(draft).filter(([name, value]) => !same(value, now[name]));
@@ -33,6 +34,11 @@ export function Settings({ detail, steer }: Props) {
 	const editable = may("operator") && allows("scale", detail.state);
 	const fixed = Object.entries(now).filter(([name]) => !detail.live_settings.includes(name));
 
+	const discard = () => {
+		setDraft({});
+		setFaults({});
+		setRound(round + 1);
+	};
 	async function apply() {
 		const settings = Object.fromEntries(changed);
 		const accepted = await steer({
@@ -88,7 +94,7 @@ export function Settings({ detail, steer }: Props) {
 						>
 							Undo last
 						</Button>
-						<Button variant="default" disabled={!changed.length} onClick={() => setDraft({})}>
+						<Button variant="default" disabled={!changed.length && !wrong} onClick={discard}>
 							Discard
 						</Button>
 						<Button type="submit" disabled={!editable || wrong || !changed.length}>
@@ -99,7 +105,7 @@ export function Settings({ detail, steer }: Props) {
 				<SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }} spacing="md">
 					{detail.live_settings.map((name) => (
 						<Field
-							key={name}
+							key={`${name} ${round}`}
 							name={name}
 							schema={follow(root.properties?.[name] ?? {}, root)}
 							value={name in draft ? draft[name] : now[name]}

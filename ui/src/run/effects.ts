@@ -3,7 +3,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { CommandView } from "../api/client";
-import { actorsQuery, evaluationsQuery, runQuery } from "../api/queries";
+import { actorsQuery, evaluationsQuery, recordingsQuery, runQuery } from "../api/queries";
 import { useNews } from "../live/live";
 import type { Done, Seen } from "./seen";
 
@@ -20,6 +20,8 @@ export interface Effect {
 	title: string;
 	state: "asking" | "accepted" | "done" | "refused" | "failed" | "unseen";
 	seconds: number;
+	/** What it waits for, where that is known. */
+	words?: string;
 	problem?: Error;
 }
 
@@ -87,18 +89,25 @@ export function useEffects(run: string) {
 				return false;
 			}
 			change(key, { state: "accepted", seconds: seconds() });
-			for (const name of ["run", "actors", "checkpoints", "evaluations", "commands"])
+			for (const name of ["run", "actors", "checkpoints", "evaluations", "recordings", "commands"])
 				queries.invalidateQueries({ queryKey: name === "commands" ? [name] : [name, run] });
+			let waited = 0; // seconds it had to wait for something else do not alarm anybody
 			const timer = setInterval(() => {
 				const seen: Seen = {
 					detail: queries.getQueryData(runQuery(run).queryKey),
 					actors: queries.getQueryData(actorsQuery(run, true).queryKey),
 					evaluations: queries.getQueryData(evaluationsQuery(run).queryKey),
+					recordings: queries.getQueryData(recordingsQuery(run).queryKey),
 					report: report.current,
 					events: events.current,
 				};
 				const done = wish.done ? wish.done(seen, command) : true;
-				if (!done && seconds() < PATIENCE_SECONDS) return change(key, { seconds: seconds() });
+				if (typeof done === "string") {
+					waited = seconds();
+					return change(key, { seconds: waited, words: done });
+				}
+				if (!done && seconds() - waited < PATIENCE_SECONDS)
+					return change(key, { seconds: seconds(), words: undefined });
 				clearInterval(timer);
 				timers.current.delete(timer);
 				if (done instanceof Error) return change(key, { state: "failed", problem: done, seconds: seconds() });

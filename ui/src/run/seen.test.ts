@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 import type { CommandView } from "../api/client";
-import { actorsAlive, evaluated, inUse, labelled, learnerThere, type Seen } from "./seen";
+import { actorsAlive, evaluated, inUse, labelled, learnerThere, recorded, type Seen } from "./seen";
 
 const nothing: Seen = {
 	detail: undefined,
 	actors: undefined,
 	evaluations: undefined,
+	recordings: undefined,
 	report: {},
 	events: {},
 };
@@ -18,6 +19,7 @@ test("a changed setting is in effect once a later report was made with it", () =
 	expect(inUse(report(5, 1e-4), set)).toBe(false);
 	expect(inUse(report(7, 2e-4), set)).toBe(false);
 	expect(inUse(report(7, 1e-4), set)).toBe(true);
+	expect(inUse(seen({ detail: { state: "paused" }, report: { time: 5 } }), set)).toMatch(/resumed/);
 });
 
 test("a learner has ended when its keeper says so, and is back when it reports", () => {
@@ -40,6 +42,16 @@ test("an evaluation is in effect with its result, and says when it failed", () =
 	expect(evaluated(found({ state: "done" }), command())).toBe(true);
 	expect(evaluated(found({ state: "failed", reason: "no such file" }), command())).toEqual(
 		new Error("no such file"),
+	);
+});
+
+test("a recording is in effect once it is there, not when it was asked for", () => {
+	const found = (part: object) => seen({ recordings: [{ id: "c1", ...part }] });
+	expect(recorded(nothing, command())).toBe(false);
+	expect(recorded(found({ state: "queued" }), command())).toBe(false);
+	expect(recorded(found({ state: "done" }), command())).toBe(true);
+	expect(recorded(found({ state: "failed", reason: "no picture" }), command())).toEqual(
+		new Error("no picture"),
 	);
 });
 

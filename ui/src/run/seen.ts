@@ -1,20 +1,21 @@
 /** When a command has taken effect: told by what is seen of the run, never by the answer alone. */
 
-import type { ActorView, CommandView, EvaluationView, RunDetail } from "../api/client";
+import type { ActorView, CommandView, EvaluationView, RecordingView, RunDetail } from "../api/client";
 import { same } from "../new/schema";
 
 export interface Seen {
 	detail: RunDetail | undefined;
 	actors: ActorView[] | undefined;
 	evaluations: EvaluationView[] | undefined;
+	recordings: RecordingView[] | undefined;
 	/** The learner's newest report. */
 	report: Record<string, number | null>;
 	/** Event → when it last happened. */
 	events: Record<string, number>;
 }
 
-/** Whether it is seen; an Error where it is seen to have failed. */
-export type Done = (seen: Seen, command: CommandView) => boolean | Error;
+/** Whether it is seen; an Error where it is seen to have failed, words where it must wait for something. */
+export type Done = (seen: Seen, command: CommandView) => boolean | Error | string;
 
 export const inState =
 	(...states: string[]): Done =>
@@ -45,9 +46,17 @@ export const evaluated: Done = ({ evaluations }, command) => {
 	return one?.state === "done";
 };
 
+/** The same of a recording. */
+export const recorded: Done = ({ recordings }, command) => {
+	const one = recordings?.find(({ id }) => id === command.id);
+	if (one?.state === "failed") return new Error(one.reason ?? "The recording gave no reason; see its log.");
+	return one?.state === "done";
+};
+
 /** The learner's newest report was made with what the command set. */
-export const inUse: Done = ({ report }, command) => {
-	if ((report.time ?? 0) <= command.at) return false;
+export const inUse: Done = ({ detail, report }, command) => {
+	if ((report.time ?? 0) <= command.at)
+		return detail?.state === "paused" ? "takes effect when the run is resumed" : false;
 	return Object.entries(command.new ?? {}).every(([name, value]) => {
 		const used = report[`charts/${name}`];
 		if (typeof value !== "number" || used == null) return true; // a schedule, or nothing the learner reports

@@ -12,15 +12,15 @@ import {
 	TextInput,
 	Title,
 } from "@mantine/core";
-import { useDebouncedCallback } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useState } from "react";
 import type { RunState } from "../api/client";
 import { algorithmsQuery } from "../api/queries";
 import type { RunsSearch } from "../routes";
 import { Icon } from "../shell/icons";
 import { Empty, Failed, Loading, STATES } from "../shell/states";
+import { useTyped } from "../shell/useTyped";
 import { RunsTable } from "./RunsTable";
 import { useRuns } from "./useRuns";
 
@@ -80,7 +80,7 @@ export function RunsPage() {
 				</Group>
 			</Group>
 			<Filters search={search} change={change} />
-			{error ? (
+			{error && runs.length === 0 ? (
 				<Failed error={error} retry={refetch} />
 			) : isPending ? (
 				<Loading what="runs" />
@@ -109,10 +109,8 @@ interface FiltersProps {
 }
 
 function Filters({ search, change }: FiltersProps) {
-	const [typed, setTyped] = useState(search.search ?? "");
+	const [typed, type] = useTyped(search.search, (value) => change({ search: value }));
 	const { data: algorithms } = useQuery(algorithmsQuery);
-	const apply = useDebouncedCallback((value: string) => change({ search: value.trim() || undefined }), 200);
-	useEffect(() => setTyped(search.search ?? ""), [search.search]);
 	const labels = (["environment", "project", "tag", "group"] as const).filter((name) => search[name]);
 	return (
 		<Group gap="xs" mb="sm" role="search">
@@ -120,23 +118,9 @@ function Filters({ search, change }: FiltersProps) {
 				aria-label="Search runs"
 				placeholder="Search id, environment, tag, note"
 				leftSection={<Icon name="search" size={14} />}
-				rightSection={
-					typed && (
-						<CloseButton
-							size="xs"
-							aria-label="Clear search"
-							onClick={() => {
-								setTyped("");
-								change({ search: undefined });
-							}}
-						/>
-					)
-				}
+				rightSection={typed && <CloseButton size="xs" aria-label="Clear search" onClick={() => type("")} />}
 				value={typed}
-				onChange={(event) => {
-					setTyped(event.currentTarget.value);
-					apply(event.currentTarget.value);
-				}}
+				onChange={(event) => type(event.currentTarget.value)}
 				w={{ base: "100%", xs: 280 }}
 			/>
 			<MultiSelect

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import type { RunView } from "../api/client";
 import { aligned } from "../compare/aligned";
-import { age, bytes, clock, duration, measure } from "../format";
+import { age, bytes, clock, duration, measure, milliseconds, tick } from "../format";
 import type { News } from "../live/feed";
-import { readable } from "../run/Logs";
+import { readable, withEarly } from "../run/Logs";
 import { planCharts } from "../run/plan";
 import { sparkPoints } from "./Sparkline";
-import { withNews } from "./useRuns";
+import { fits, inOrder, refreshed, withNews } from "./useRuns";
 
 const row = (run: string) => ({ run, state: "running", steps: 1 }) as RunView;
 const news = (run: string, fields: object) =>
@@ -23,6 +23,30 @@ test("news change their rows and leave the others as they are", () => {
 test("a deleted run leaves the list", () => {
 	const after = withNews([{ items: [row("a"), row("b")] }], new Map([news("a", { kind: "removed" })]));
 	expect(after[0]?.items.map((item) => item.run)).toEqual(["b"]);
+});
+
+test("rows that no longer fit the filter go, and the others stand in their order", () => {
+	const pages = [{ items: [row("a"), row("b")] }, { items: [row("c")] }];
+	const told = new Map([news("a", { state: "done" }), news("c", { steps: 9 })]);
+	const after = refreshed(pages, told, { state: ["running"], sort: "-steps" });
+	expect(after.map((page) => page.items.map((item) => item.run))).toEqual([["c"], ["b"]]);
+	expect(refreshed(pages, told, { sort: "run" }).flatMap((page) => page.items)).toHaveLength(3);
+});
+
+test("runs are sorted as the server sorts them", () => {
+	const runs = [
+		{ run: "b", mean_return: null },
+		{ run: "c", mean_return: 2 },
+		{ run: "a", mean_return: 1 },
+		{ run: "d", mean_return: 2 },
+	] as RunView[];
+	expect([...runs].sort(inOrder("-mean_return")).map(({ run }) => run)).toEqual(["c", "d", "a", "b"]);
+	expect([...runs].sort(inOrder("mean_return")).map(({ run }) => run)).toEqual(["a", "c", "d", "b"]);
+});
+
+test("what the feed does not tell of a run is no reason to leave it out", () => {
+	expect(fits({ state: "running" }, { project: "rates", tag: "x" })).toBe(true);
+	expect(fits({ tags: ["y"] }, { tag: "x" })).toBe(false);
 });
 
 test("a sparkline spans its box", () => {
@@ -51,6 +75,17 @@ test("numbers are short", () => {
 	]);
 	expect([bytes(134548), duration(75), age(0, 7200)]).toEqual(["135 kB", "1 min 15 s", "2 h"]);
 	expect([clock(4), clock(164), clock(3764)]).toEqual(["0:04", "2:44", "1:02:44"]);
+});
+
+test("ticks beside each other differ", () => {
+	expect([1_250_000, 1_300_000, 12_500, 0.5].map(tick)).toEqual(["1.25M", "1.3M", "12.5K", "0.5"]);
+	expect([milliseconds(0.0001), milliseconds(0.0123)]).toEqual(["less than 1 ms", "12 ms"]);
+});
+
+test("lines heard while the log was asked for are not lost, and none comes twice", () => {
+	const line = (text: string, process = "learner") => ({ process, text });
+	const got = withEarly([line("a"), line("b")], [line("b"), line("c"), line("d", "keeper")], "learner");
+	expect(got.map(({ text }) => text)).toEqual(["a", "b", "c"]);
 });
 
 test("log lines of ours are readable, others stay", () => {

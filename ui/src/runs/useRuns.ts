@@ -14,6 +14,7 @@ interface Page {
 
 const FLUSH_MS = 250;
 const REFRESH_MS = 1500;
+const NEWEST = "-created_at";
 
 /** Put what the feed told into pages of runs; rows nobody spoke of stay the same objects. */
 export function withNews(pages: Page[], news: Map<string, News>): Page[] {
@@ -30,13 +31,62 @@ export function withNews(pages: Page[], news: Map<string, News>): Page[] {
 	});
 }
 
+/** Whether a run still is among those asked for, as far as the feed tells; what was searched for does not change. */
+export function fits(run: Partial<RunView>, filter: RunFilter): boolean {
+	const same = (wanted: string | undefined, is: string | null | undefined) =>
+		wanted === undefined || is === undefined || wanted === is;
+	return (
+		(!filter.state?.length || !run.state || filter.state.includes(run.state)) &&
+		same(filter.environment, run.environment) &&
+		same(filter.algorithm, run.algorithm) &&
+		same(filter.project, run.project) &&
+		same(filter.group, run.group) &&
+		(filter.tag === undefined || !run.tags || run.tags.includes(filter.tag))
+	);
+}
+
+/** As the server sorts: what has no number comes last, equal ones by name. */
+export function inOrder(sort: string): (one: RunView, other: RunView) => number {
+	const name = sort.replace(/^-/, "") as keyof RunView;
+	const sign = sort.startsWith("-") ? -1 : 1;
+	return (one, other) => {
+		const [a, b] = [one[name], other[name]];
+		if (a != null && b != null && a !== b) return a < b ? -sign : sign;
+		if ((a == null) !== (b == null)) return a == null ? 1 : -1;
+		return one.run < other.run ? -1 : one.run > other.run ? 1 : 0;
+	};
+}
+
+/** Pages with news put in: those that no longer fit are gone, the others in their order. */
+export function refreshed(pages: Page[], news: Map<string, News>, filter: RunFilter): Page[] {
+	const after = withNews(pages, news).map((page, i) =>
+		page === pages[i] ? page : { ...page, items: page.items.filter((run) => fits(run, filter)) },
+	);
+	const all = after.flatMap((page) => page.items);
+	const sorted = [...all].sort(inOrder(filter.sort ?? NEWEST));
+	if (sorted.every((run, i) => run === all[i])) return after;
+	let from = 0;
+	return after.map((page) => {
+		const items = sorted.slice(from, from + page.items.length);
+		from += page.items.length;
+		return { ...page, items };
+	});
+}
+
 export function useRuns(filter: RunFilter) {
 	const queries = useQueryClient();
 	const query = useInfiniteQuery(runsQuery(filter));
-	const runs = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data]);
+	const runs = useMemo(() => {
+		const all = query.data?.pages.flatMap((page) => page.items) ?? [];
+		return [...new Map(all.map((run) => [run.run, run])).values()]; // one may move to the next page meanwhile
+	}, [query.data]);
 	const known = useRef(new Set<string>());
 	known.current = useMemo(() => new Set(runs.map((run) => run.run)), [runs]);
+	const latest = useRef(filter);
+	latest.current = filter;
 	const heard = useRef(new Map<string, News>());
+	/** Run → the state it was last heard of in. */
+	const states = useRef(new Map<string, unknown>());
 	const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 	const refresh = useRef<ReturnType<typeof setTimeout>>(undefined);
 
@@ -44,12 +94,23 @@ export function useRuns(filter: RunFilter) {
 		timer.current = undefined;
 		const news = heard.current;
 		heard.current = new Map();
-		queries.setQueriesData<InfiniteData<Page, string | undefined>>(
-			{ queryKey: ["runs"] },
-			(data) => data && { ...data, pages: withNews(data.pages, news) },
-		);
-		const unknown = [...news].some(([run, told]) => told.kind !== "removed" && !known.current.has(run));
-		if (unknown) askAgain();
+		for (const { queryKey } of queries.getQueryCache().findAll({ queryKey: ["runs"] }))
+			queries.setQueryData<InfiniteData<Page, string | undefined>>(
+				queryKey,
+				(data) => data && { ...data, pages: refreshed(data.pages, news, queryKey[1] as RunFilter) },
+			);
+		if ([...news.values()].filter(isNew).length > 0) askAgain();
+	}
+	/** Whether a run may belong here now and did not before; the same news again are none. */
+	function isNew(told: News): boolean {
+		if (told.kind === "removed") {
+			states.current.delete(told.run);
+			return false;
+		}
+		const before = states.current.get(told.run);
+		states.current.set(told.run, told.state);
+		if (known.current.has(told.run) || before === told.state) return false;
+		return fits(told as Partial<RunView>, latest.current);
 	}
 	function askAgain() {
 		refresh.current ??= setTimeout(() => {
@@ -66,6 +127,8 @@ export function useRuns(filter: RunFilter) {
 		},
 		askAgain,
 	);
+	// biome-ignore lint/correctness/useExhaustiveDependencies: what was of no interest may be now
+	useEffect(() => states.current.clear(), [JSON.stringify(filter)]);
 	useEffect(
 		() => () => {
 			clearTimeout(timer.current);

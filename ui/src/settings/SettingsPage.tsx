@@ -3,7 +3,7 @@
 import { Badge, Group, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { serverQuery } from "../api/queries";
-import { bytes, duration } from "../format";
+import { bytes, duration, milliseconds } from "../format";
 import { usePerson } from "../live/live";
 import { Failed, Loading } from "../shell/states";
 import { useNow } from "../shell/useNow";
@@ -34,8 +34,8 @@ export function SettingsPage() {
 function Server() {
 	const query = useQuery(serverQuery);
 	const now = useNow(5000);
-	if (query.error) return <Failed error={query.error} retry={query.refetch} />;
-	if (query.isPending) return <Loading what="the server" />;
+	if (query.error && !query.data) return <Failed error={query.error} retry={query.refetch} />;
+	if (!query.data) return <Loading what="the server" />;
 	const server = query.data;
 	const runs = Object.entries(server.runs).map(([state, number]) => `${number} ${state}`);
 	const facts: [string, string][] = [
@@ -45,6 +45,8 @@ function Server() {
 		["Home", server.home],
 		["Executor", server.executor],
 		["Stream", server.stream],
+		["Stream reachable", server.checks.stream === "ok" ? "yes" : (server.checks.stream ?? "not known yet")],
+		["Stream answers within", server.stream_seconds === null ? "–" : milliseconds(server.stream_seconds)],
 		["Commands not yet read", String(server.commands_behind)],
 		["Database", server.database],
 		["Free disk", bytes(server.disk_free_bytes)],
@@ -57,10 +59,17 @@ function Server() {
 				<Title order={2}>Server</Title>
 				{Object.entries(server.checks).map(([part, state]) => (
 					<Badge key={part} size="sm" variant="dot" color={state === "ok" ? "teal" : "red"} tt="none">
-						{part}: {state}
+						{part}: {state === "ok" ? "ok" : "not well"}
 					</Badge>
 				))}
 			</Group>
+			{Object.entries(server.checks)
+				.filter(([, state]) => state !== "ok")
+				.map(([part, state]) => (
+					<Text key={part} c="red" fz="sm" mb="xs" role="alert">
+						{part}: {state}
+					</Text>
+				))}
 			<div className="panel">
 				<Table>
 					<Table.Tbody>

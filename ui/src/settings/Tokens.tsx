@@ -41,8 +41,8 @@ export function Tokens() {
 		mutationFn: (id: string) => ask(api.DELETE("/api/v1/tokens/{id}", { params: { path: { id } } })),
 		onSuccess: changed,
 	});
-	if (query.error) return <Failed error={query.error} retry={query.refetch} />;
-	if (query.isPending) return <Loading what="tokens" />;
+	if (query.error && !query.data) return <Failed error={query.error} retry={query.refetch} />;
+	if (!query.data) return <Loading what="tokens" />;
 	return (
 		<>
 			<form

@@ -6,20 +6,22 @@ import {
 	AppShell,
 	Box,
 	Burger,
+	em,
 	Group,
 	Text,
 	Tooltip,
 	useComputedColorScheme,
 	useMantineColorScheme,
 } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
+import { useDisclosure, useMediaQuery } from "@mantine/hooks";
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
 import { useEffect, useRef } from "react";
 import { forgetToken } from "../api/session";
-import { useLiveStatus, usePerson } from "../live/live";
+import { useLiveStatus, usePerson, useRefusal } from "../live/live";
 import { Icon, type IconName } from "./icons";
 
+const BREAKPOINT = 768;
 const PLACES: { to: string; label: string; icon: IconName }[] = [
 	{ to: "/runs", label: "Runs", icon: "runs" },
 	{ to: "/new", label: "New run", icon: "add" },
@@ -32,7 +34,9 @@ const PLACES: { to: string; label: string; icon: IconName }[] = [
 export function Shell() {
 	const [open, { toggle, close }] = useDisclosure();
 	const { pathname } = useLocation();
+	const narrow = useMediaQuery(`(max-width: ${em(BREAKPOINT - 0.1)})`) ?? false;
 	useRefetchAfterOutage();
+	useTitle(pathname);
 	// biome-ignore lint/correctness/useExhaustiveDependencies: the menu closes whenever the place changes
 	useEffect(close, [pathname]);
 	return (
@@ -70,7 +74,7 @@ export function Shell() {
 					</Group>
 				</Group>
 			</AppShell.Header>
-			<AppShell.Navbar p="xs">
+			<AppShell.Navbar p="xs" inert={narrow && !open}>
 				<nav aria-label="Main">
 					{PLACES.map((place) => (
 						<Link key={place.to} to={place.to} className="nav-link">
@@ -86,6 +90,15 @@ export function Shell() {
 			</AppShell.Main>
 		</AppShell>
 	);
+}
+
+/** A run's page says more of itself. */
+function useTitle(pathname: string) {
+	useEffect(() => {
+		if (pathname.startsWith("/runs/")) return;
+		const place = PLACES.find(({ to }) => to === pathname);
+		document.title = place ? `${place.label} · Penstock` : "Penstock";
+	}, [pathname]);
 }
 
 function Connection() {
@@ -109,7 +122,15 @@ function Connection() {
 }
 
 function Offline() {
-	if (useLiveStatus() !== "offline") return null;
+	const status = useLiveStatus();
+	const words = useRefusal();
+	if (status === "refused")
+		return (
+			<Alert color="yellow" variant="light" mb="md" title="The server refuses the live feed" role="alert">
+				{words} Numbers do not change by themselves for now; it is tried again.
+			</Alert>
+		);
+	if (status !== "offline") return null;
 	return (
 		<Alert color="red" variant="light" mb="md" title="The server cannot be reached" role="alert">
 			What you see is as of when it was lost. Training goes on without this page; it comes back by itself,
@@ -123,8 +144,10 @@ function useRefetchAfterOutage() {
 	const status = useLiveStatus();
 	const queries = useQueryClient();
 	const lost = useRef(false);
+	const opened = useRef(false);
 	useEffect(() => {
-		if (status === "offline") lost.current = true;
+		if (status === "offline" || (status !== "open" && opened.current)) lost.current = true;
+		if (status === "open") opened.current = true;
 		if (status === "open" && lost.current) {
 			lost.current = false;
 			queries.invalidateQueries();
@@ -160,7 +183,7 @@ function SignOut() {
 				</Text>
 			)}
 			<Tooltip label="Sign out">
-				<ActionIcon variant="subtle" color="gray" onClick={forgetToken} aria-label="Sign out">
+				<ActionIcon variant="subtle" color="gray" onClick={() => forgetToken("left")} aria-label="Sign out">
 					<Icon name="out" />
 				</ActionIcon>
 			</Tooltip>

@@ -17,7 +17,7 @@ const answer = (status: number) =>
 		vi.fn(async () => new Response("{}", { status })),
 	);
 
-beforeEach(forgetToken);
+beforeEach(() => forgetToken("left"));
 afterEach(() => vi.unstubAllGlobals());
 
 async function signIn(secret: string) {

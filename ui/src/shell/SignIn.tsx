@@ -55,7 +55,7 @@ export function SignIn({ expired }: { expired: boolean }) {
 					</Stack>
 					{expired && !problem && (
 						<Alert color="yellow" variant="light" role="status">
-							Your token is no longer valid. Sign in again; the page stays where it was.
+							Your token is no longer valid. Sign in again: the page stays where it was, with all you typed.
 						</Alert>
 					)}
 					<PasswordInput

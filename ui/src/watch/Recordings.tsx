@@ -22,9 +22,9 @@ export function Recordings({ run }: { run: string }) {
 			</Title>
 			{problem !== null && <Failed error={problem} />}
 			<Scroll label="Recordings">
-				{query.error ? (
+				{query.error && !query.data ? (
 					<Failed error={query.error} retry={query.refetch} />
-				) : query.isPending ? (
+				) : !query.data ? (
 					<Loading what="recordings" />
 				) : query.data.length === 0 ? (
 					<Empty title="No recordings yet">

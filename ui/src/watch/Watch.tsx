@@ -6,8 +6,10 @@ import { type RefObject, useState } from "react";
 import { api, ask, type CheckpointView, type RunDetail } from "../api/client";
 import { checkpointsQuery } from "../api/queries";
 import { count, measure } from "../format";
+import { sentence } from "../live/feed";
 import { usePerson } from "../live/live";
 import type { Wish } from "../run/effects";
+import { recorded } from "../run/seen";
 import { Icon } from "../shell/icons";
 import { Recordings } from "./Recordings";
 import { Returns } from "./Returns";
@@ -75,6 +77,12 @@ export function coverOf(
 	if (!playing) return { kind: "calm", title: "Paused" };
 	if (connection === "offline")
 		return { kind: "busy", title: "The connection is lost", words: "It comes back by itself." };
+	if (connection === "refused")
+		return {
+			kind: "busy",
+			title: "The server refuses",
+			words: `${sentence(refusal?.detail)} It is tried again.`.trim(),
+		};
 	if (refusal)
 		return refusal.status === 503 || refusal.status === 409
 			? { kind: "busy", title: "Not now", words: refusal.detail }
@@ -199,6 +207,7 @@ function Record({ detail, source, some, steer }: RecordProps) {
 						body: { checkpoint, seed: 0 },
 					}),
 				),
+			done: recorded,
 		});
 		queries.invalidateQueries({ queryKey: ["recordings", run] });
 	};

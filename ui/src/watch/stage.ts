@@ -33,9 +33,14 @@ interface Parts {
 	show: (shown: Shown, picture: Blob | null) => void;
 	refuse: (refusal: Refusal) => void;
 	become: (connection: Connection) => void;
+	/** Called when the server closed the connection for its rules: the token may be why. */
+	refused?: () => void;
 	backOff?: (attempt: number) => number;
 }
 
+/** Nothing for so long: ask again, and give the connection up where that is not answered either. */
+const SILENCE_SECONDS = 10;
+const ANSWER_SECONDS = 5;
 const HEADER_BYTES = 8;
 const MOST_FACTS = 16 << 10;
 
@@ -44,8 +49,11 @@ export class Stage {
 	private source: string | null = null;
 	private welcome = false;
 	private watching = false;
+	/** Whether messages are to come by themselves; a play that failed says nothing more. */
+	private expecting = false;
 	private attempt = 0;
 	private retry: ReturnType<typeof setTimeout> | undefined;
+	private silence: ReturnType<typeof setTimeout> | undefined;
 	private closed = false;
 
 	constructor(private readonly parts: Parts) {}
@@ -61,11 +69,14 @@ export class Stage {
 	connect(): void {
 		if (this.closed || this.socket) return;
 		clearTimeout(this.retry);
-		this.parts.become("connecting");
+		if (this.attempt === 0) this.parts.become("connecting"); // else what it was is told until it is open
 		const socket = this.parts.open(this.parts.address);
 		socket.binaryType = "arraybuffer";
 		this.socket = socket;
-		socket.onopen = () => socket.send(JSON.stringify({ type: "hello", token: this.parts.token() ?? "" }));
+		socket.onopen = () => {
+			socket.send(JSON.stringify({ type: "hello", token: this.parts.token() ?? "" }));
+			this.waitForSigns();
+		};
 		socket.onmessage = (event) => {
 			if (this.socket === socket) this.hear(event.data);
 		};
@@ -76,6 +87,7 @@ export class Stage {
 	close(): void {
 		this.closed = true;
 		clearTimeout(this.retry);
+		clearTimeout(this.silence);
 		this.socket?.close();
 		this.socket = null;
 	}
@@ -85,13 +97,16 @@ export class Stage {
 	}
 
 	private hear(data: unknown): void {
+		this.waitForSigns();
 		if (typeof data === "string") {
 			this.hearWords(JSON.parse(data));
 			return;
 		}
 		if (!(data instanceof ArrayBuffer) || !this.watching) return; // of what was watched before
 		const told = decode(data);
-		if (told) this.parts.show(told.shown, told.picture);
+		if (!told) return;
+		this.expecting = told.shown.state !== "failed";
+		this.parts.show(told.shown, told.picture);
 	}
 
 	private hearWords(message: { type: string; status?: number; detail?: string; source?: string }): void {
@@ -100,23 +115,35 @@ export class Stage {
 			this.attempt = 0;
 			this.parts.become("open");
 			if (this.source !== null) this.ask();
-		} else if (message.type === "watching") this.watching = true;
-		else if (message.type === "error" && this.welcome)
+		} else if (message.type === "watching") this.watching = this.expecting = true;
+		else if (message.type === "error") {
+			this.expecting = false;
 			this.parts.refuse({ status: message.status ?? 0, detail: message.detail ?? "" });
+		}
+	}
+
+	private waitForSigns(): void {
+		clearTimeout(this.silence);
+		this.silence = setTimeout(() => {
+			if (this.welcome && this.expecting) this.ask();
+			else if (this.welcome) this.socket?.send(JSON.stringify({ type: "ping" }));
+			this.silence = setTimeout(() => {
+				const socket = this.socket;
+				if (!socket) return;
+				this.lost(socket, 1006);
+				socket.close();
+			}, ANSWER_SECONDS * 1000);
+		}, SILENCE_SECONDS * 1000);
 	}
 
 	private lost(socket: WebSocket, code: number): void {
 		if (this.socket !== socket) return;
 		this.socket = null;
-		const known = this.welcome;
-		this.welcome = false;
-		this.watching = false;
+		clearTimeout(this.silence);
+		this.welcome = this.watching = this.expecting = false;
 		if (this.closed) return;
-		if (code === 1008 && !known) {
-			this.parts.become("refused");
-			return;
-		}
-		this.parts.become("offline");
+		this.parts.become(code === 1008 ? "refused" : "offline");
+		if (code === 1008) this.parts.refused?.();
 		const seconds = (this.parts.backOff ?? backOff)(this.attempt++);
 		this.retry = setTimeout(() => this.connect(), seconds * 1000);
 	}

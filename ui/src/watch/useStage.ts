@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from "react";
 import { token } from "../api/session";
+import { askWhetherSignedIn } from "../live/live";
 import { type Connection, LIVE, type Refusal, type Shown, Stage } from "./stage";
 
 /** A slider passes many checkpoints on its way; each would start a process. */
@@ -38,6 +39,7 @@ export function useStage(run: string, source: string, playing: boolean) {
 			},
 			refuse: setRefusal,
 			become: setConnection,
+			refused: askWhetherSignedIn,
 		});
 		stage.current = made;
 		made.watch(wanted.current);

@@ -50,7 +50,7 @@ function message(shown: object, picture: number[] = []): ArrayBuffer {
 }
 
 function begin() {
-	const heard = { shown: [] as Shown[], refused: [] as Refusal[], became: [] as Connection[] };
+	const heard = { shown: [] as Shown[], refused: [] as Refusal[], became: [] as Connection[], asked: 0 };
 	const stage = new Stage({
 		open: () => new FakeSocket() as unknown as WebSocket,
 		address: "ws://here/api/v1/watch",
@@ -60,6 +60,7 @@ function begin() {
 		refuse: (refusal) => heard.refused.push(refusal),
 		become: (connection) => heard.became.push(connection),
 		backOff: () => 1,
+		refused: () => heard.asked++,
 	});
 	stage.watch("live");
 	newest().onopen?.();
@@ -116,6 +117,39 @@ test("a lost connection comes back and watches the same again", () => {
 	expect(FakeSocket.all).toHaveLength(2);
 	expect(newest().sent.at(-1)).toEqual({ type: "watch", run: "pole", source: "1.1" });
 	expect(heard.became.at(-1)).toBe("open");
+});
+
+test("a play that fell silent is asked for again, then the connection is given up", () => {
+	const { heard } = begin();
+	newest().tell({ type: "watching", run: "pole", source: "live" });
+	newest().onmessage?.({ data: message(PLAYING) });
+	vi.advanceTimersByTime(10_000);
+	expect(newest().sent).toHaveLength(3);
+	expect(newest().sent.at(-1)).toEqual({ type: "watch", run: "pole", source: "live" });
+	vi.advanceTimersByTime(5000);
+	expect(heard.became.at(-1)).toBe("offline");
+	vi.advanceTimersByTime(1000);
+	expect(FakeSocket.all).toHaveLength(2);
+});
+
+test("a play that failed is not begun again by itself", () => {
+	begin();
+	newest().tell({ type: "watching", run: "pole", source: "live" });
+	newest().onmessage?.({ data: message({ ...PLAYING, state: "failed" }) });
+	vi.advanceTimersByTime(10_000);
+	expect(newest().sent.at(-1)).toEqual({ type: "ping" });
+});
+
+test("a revoked token is asked about, in the server's words", () => {
+	const { heard } = begin();
+	newest().tell({ type: "error", status: 401, detail: "this token was revoked" });
+	newest().onclose?.({ code: 1008 });
+	expect(heard.asked).toBe(1);
+	expect(heard.became.at(-1)).toBe("refused");
+	expect(coverOf(true, "refused", PLAYING, heard.refused[0] ?? null)).toMatchObject({
+		title: "The server refuses",
+		words: "This token was revoked. It is tried again.",
+	});
 });
 
 test("a refusal is told, and one who is closed asks no more", () => {
