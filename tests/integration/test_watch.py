@@ -224,7 +224,7 @@ def test_a_killed_child_is_told_of_and_comes_back_on_the_next_watch(server: Serv
     with viewer(server) as talk:
         talk.watch("pole", "1.2")
         talk.shown()
-        os.kill(players(server)[0], signal.SIGKILL)
+        os.kill(server.control.plays.pids()["pole", "1.2"], signal.SIGKILL)  # another may linger still
         assert "killed by signal 9" in talk.shown("failed")[0].words
         talk.watch("pole", "1.2")
         talk.shown()
