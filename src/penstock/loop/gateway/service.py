@@ -133,6 +133,7 @@ class Service:
             self.versions.close()
 
     def _tick(self) -> None:
+        self._mind_the_registry()  # first: what follows may fail for as long as the log of a deleted run is gone
         self.versions.poll(0)
         self._read()
         self._write_round()
@@ -140,7 +141,6 @@ class Service:
         self._mind_the_learner()
         self.queue.flush(self._rounds.packed.position if self._rounds.packed else {})
         self._report()
-        self._mind_the_registry()
 
     def _read(self) -> None:
         """Take what came, up to what the next rollout needs."""
