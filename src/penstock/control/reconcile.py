@@ -54,8 +54,8 @@ class Reconciler:
         if desired.state in ("deleted", "stopped"):
             self._forget(row, RunFolder(self.home, row.run))
             return False
-        if not row.managed:
-            return False
+        if not row.managed or row.state != RunState.PENDING:
+            return False  # somebody removed its folder: the index forgets it
         self._make(row)
         return self._with_folder(row, desired, RunFolder.open(self.home, row.run), live)
 

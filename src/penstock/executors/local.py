@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from penstock.errors import NotFound
 from penstock.executors.base import WorkerSpec
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -70,8 +71,14 @@ class LocalExecutor:
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """A log to add to; a long one is set aside first, and the one set aside before is let go."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A log to add to; a long one is set aside first, and the one set aside before is let go.
+
+    Raises NotFound where the run's folder is gone: it must not come back as an empty one.
+    """
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except FileNotFoundError as error:
+        raise NotFound(f"{path.parent.parent} was removed") from error
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > LOG_BYTES:
             path.replace(path.with_suffix(".log.1"))

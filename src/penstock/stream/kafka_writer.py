@@ -19,6 +19,8 @@ OFFER_SECONDS = 0.5
 """How long the first record that is offered may look for its topic."""
 _GAVE_UP = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """This producer will not send the record; another one can."""
+_ASK_AGAIN = MISSING | {KafkaError._DESTROY_BROKER}
+"""The topic is not where it was: it was removed, or the connection it was sent over was let go."""
 
 
 class Partitions:
@@ -113,7 +115,7 @@ class KafkaWriter:
             if (error.fatal() or error.code() in _GAVE_UP) and not renewed:
                 self._outlet.renew(producer, error.str())
                 renewed = True
-            elif error.code() in MISSING:
+            elif error.code() in _ASK_AGAIN:
                 self._partitions.forget(self._topic)
             else:
                 return receipt
