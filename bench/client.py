@@ -1,12 +1,14 @@
 """The RL4Sys experiment, rebuilt: what does it cost a system to link our client?
 
 LunarLander steps per second with random actions, with inference only (the same NumPy policy, called directly), with
-our client while a real gateway trains beside it, and with the local samplers of RLlib and TorchRL. They take turns,
-so that a slow moment of the machine falls on all; medians of the turns count. `request_for_action` is timed from
+our client while a real gateway trains beside it, and with the local samplers of RLlib and TorchRL. The first three
+take turns every few hundred steps, so that a slow moment of the machine and the learner's work fall on all alike;
+medians count. `request_for_action` is timed from
 outside, each call, while training goes on.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,9 +28,11 @@ from bench import venvs
 from bench.processes import end_tree, penstock, run
 from penstock.client import RL4SysAgent
 from penstock.client.deciding import Decider
+from penstock.model.tensors import Array
 from penstock.policy.acting import Acting
 
 ENVIRONMENT = "LunarLander-v3"
+BLOCK = 256
 SAMPLERS = ("rllib", "torchrl")
 PARAMETERS = {"act_dim": 4, "input_size": 8, "traj_per_epoch": 16, "pi_lr": 3e-4, "batch_size": 512}
 PROMISES = {
@@ -50,42 +54,48 @@ def measure(out: Path, turns: int = 7, seconds: float = 6.0, peers: tuple[str, .
 def _turns(
     agent: RL4SysAgent, out: Path, turns: int, seconds: float, peers: tuple[str, ...]
 ) -> dict[str, Any]:
-    speeds: dict[str, list[float]] = {}
-    added, times, bare_times = [], [], []
+    """Blocks of a few hundred steps take turns, so that training goes on beside all loops alike."""
+    blocks: dict[str, list[float]] = {"random": [], "inference": [], "client": []}
+    added, times, bare_times, samplers = [], [], [], {peer: [] for peer in peers}
     began = agent.counters.swaps
     for _ in range(turns):
-        rates = {
-            "random": steps_per_second(random_loop, seconds),
-            "inference": steps_per_second(inference_loop(agent), seconds),
-            "client": steps_per_second(client_loop(agent), seconds),
-        }
-        for name, rate in rates.items():
-            speeds.setdefault(name, []).append(rate)
+        loops = {"random": random_loop(), "inference": inference_loop(agent), "client": client_loop(agent)}
+        decisions, bare_decisions = decision_times(agent), bare_decision_times(agent)
+        until = time.perf_counter() + 4 * seconds
+        while time.perf_counter() < until:
+            for name, loop in loops.items():
+                started = time.perf_counter()
+                next(loop)
+                blocks[name].append((time.perf_counter() - started) / BLOCK)
+            times.append(next(decisions))
+            bare_times.append(next(bare_decisions))
         added.append(added_us(agent))
-        times += decision_times(agent, 4000)
-        bare_times += bare_decision_times(agent, 4000)
         for peer in peers:
-            speeds.setdefault(peer, []).append(sampler(peer, out, seconds))
-    medians = {name: round(statistics.median(values)) for name, values in speeds.items()}
-    p50, p99, p999 = np.percentile(times, (50, 99, 99.9)) * 1e6
-    bare_p50, bare_p99, bare_p999 = np.percentile(bare_times, (50, 99, 99.9)) * 1e6
+            samplers[peer].append(sampler(peer, out, seconds))
+    rates = {name: statistics.median(1 / block for block in taken) for name, taken in blocks.items()}
+    rates |= {peer: statistics.median(values) for peer, values in samplers.items()}
+    pairs = zip(blocks["random"], blocks["client"], strict=True)
     return {
-        "steps_per_second": medians,
-        "runs": {name: [round(value) for value in values] for name, values in speeds.items()},
+        "steps_per_second": {name: round(rate) for name, rate in rates.items()},
+        "blocks": len(blocks["client"]),
         "added_us": round(statistics.median(added), 2),
         "added_us_runs": [round(value, 2) for value in added],
-        "share_of_random": round(medians["client"] / medians["random"], 3),
-        "times_sampler": {peer: round(medians["client"] / medians[peer], 2) for peer in peers},
-        "decision_p50_us": round(float(p50), 1),
-        "decision_p99_us": round(float(p99), 1),
-        "decision_p999_us": round(float(p999), 1),
-        "bare_p50_us": round(float(bare_p50), 1),
-        "bare_p99_us": round(float(bare_p99), 1),
-        "bare_p999_us": round(float(bare_p999), 1),
-        "decisions_timed": len(times),
+        "share_of_random": round(statistics.median(alone / with_client for alone, with_client in pairs), 3),
+        "times_sampler": {peer: round(rates["client"] / rates[peer], 2) for peer in peers},
+        **_percentiles("decision", np.concatenate(times)),
+        **_percentiles("bare", np.concatenate(bare_times)),
+        "decisions_timed": len(times) * BLOCK,
         "versions_meanwhile": agent.counters.swaps - began,
         "load": round(os.getloadavg()[0], 1),
         "promised": PROMISES,
+    }
+
+
+def _percentiles(name: str, times: Array) -> dict[str, float]:
+    found = np.percentile(times, (50, 99, 99.9)) * 1e6
+    return {
+        f"{name}_{which}_us": round(float(one), 1)
+        for which, one in zip(("p50", "p99", "p999"), found, strict=True)
     }
 
 
@@ -111,72 +121,51 @@ def verdicts(facts: dict[str, Any] | None) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-# the loops: each returns steps made, given a moment to end
+# the loops: each makes BLOCK steps at a time
 
 
-def random_loop(until: float) -> int:
+def random_loop() -> Iterator[None]:
     environment = gymnasium.make(ENVIRONMENT)
     environment.action_space.seed(1)
-    actions = [environment.action_space.sample() for _ in range(4096)]
     environment.reset(seed=1)
-    steps = 0
-    while time.perf_counter() < until:
-        for action in actions[:256]:
+    while True:
+        for action in [environment.action_space.sample() for _ in range(BLOCK)]:
             _, _, terminated, truncated, _ = environment.step(action)
             if terminated or truncated:
                 environment.reset()
-        steps += 256
-    return steps
+        yield
 
 
-def inference_loop(agent: RL4SysAgent) -> Callable[[float], int]:
+def inference_loop(agent: RL4SysAgent) -> Iterator[None]:
     """The policy alone, as anybody would call it: nothing is kept, nothing is sent."""
-    acting = bare(agent)
-
-    def loop(until: float) -> int:
-        environment = gymnasium.make(ENVIRONMENT)
-        observation, _ = environment.reset(seed=1)
-        row, steps, block = np.zeros((1, 8), np.float32), 0, 0
-        while time.perf_counter() < until:
-            block += 1
-            for noise in acting.noise((1, 2, block), 256, 1):
-                row[0] = observation
-                actions, _ = acting.decide({"observations": row}, None, noise)
-                observation, _, terminated, truncated, _ = environment.step(actions.item())
-                if terminated or truncated:
-                    observation, _ = environment.reset()
-            steps += 256
-        return steps
-
-    return loop
+    acting, environment = bare(agent), gymnasium.make(ENVIRONMENT)
+    observation, _ = environment.reset(seed=1)
+    row = np.zeros((1, 8), np.float32)
+    for block in itertools.count():
+        for noise in acting.noise((1, 2, block), BLOCK, 1):
+            row[0] = observation
+            actions, _ = acting.decide({"observations": row}, None, noise)
+            observation, _, terminated, truncated, _ = environment.step(actions.item())
+            if terminated or truncated:
+                observation, _ = environment.reset()
+        yield
 
 
-def client_loop(agent: RL4SysAgent) -> Callable[[float], int]:
+def client_loop(agent: RL4SysAgent) -> Iterator[None]:
     """RL4Sys' own loop."""
-
-    def loop(until: float) -> int:
-        environment = gymnasium.make(ENVIRONMENT)
-        observation, _ = environment.reset(seed=1)
-        trajectory, steps = None, 0
-        while time.perf_counter() < until:
-            for _ in range(256):
-                trajectory, action = agent.request_for_action(trajectory, observation)
-                observation, reward, terminated, truncated, _ = environment.step(action.act)
-                agent.add_to_trajectory(trajectory, action)
-                action.update_reward(reward)
-                if terminated or truncated:
-                    agent.mark_end_of_trajectory(trajectory, action, not terminated, observation)
-                    observation, _ = environment.reset()
-            steps += 256
-        return steps
-
-    return loop
-
-
-def steps_per_second(loop: Callable[[float], int], seconds: float) -> float:
-    started = time.perf_counter()
-    steps = loop(started + seconds)
-    return steps / (time.perf_counter() - started)
+    environment = gymnasium.make(ENVIRONMENT)
+    observation, _ = environment.reset(seed=1)
+    trajectory = None
+    while True:
+        for _ in range(BLOCK):
+            trajectory, action = agent.request_for_action(trajectory, observation)
+            observation, reward, terminated, truncated, _ = environment.step(action.act)
+            agent.add_to_trajectory(trajectory, action)
+            action.update_reward(reward)
+            if terminated or truncated:
+                agent.mark_end_of_trajectory(trajectory, action, not terminated, observation)
+                observation, _ = environment.reset()
+        yield
 
 
 def added_us(agent: RL4SysAgent, rounds: int = 40, steps: int = 200) -> float:
@@ -201,38 +190,42 @@ def added_us(agent: RL4SysAgent, rounds: int = 40, steps: int = 200) -> float:
     return statistics.median(differences)
 
 
-def decision_times(agent: RL4SysAgent, count: int) -> list[float]:
-    """Seconds of each `request_for_action`, in a loop with a real environment."""
+def decision_times(agent: RL4SysAgent) -> Iterator[Array]:
+    """Seconds of each `request_for_action` of a block, in a loop with a real environment."""
     environment = gymnasium.make(ENVIRONMENT)
     observation, _ = environment.reset(seed=2)
-    trajectory, times, clock = None, [], time.perf_counter
-    for _ in range(count):
-        started = clock()
-        trajectory, action = agent.request_for_action(trajectory, observation)
-        times.append(clock() - started)
-        observation, reward, terminated, truncated, _ = environment.step(action.act)
-        agent.add_to_trajectory(trajectory, action)
-        action.update_reward(reward)
-        if terminated or truncated:
-            agent.mark_end_of_trajectory(trajectory, action, not terminated, observation)
-            observation, _ = environment.reset()
-    return times
+    trajectory, clock = None, time.perf_counter
+    while True:
+        times = np.empty(BLOCK)
+        for step in range(BLOCK):
+            started = clock()
+            trajectory, action = agent.request_for_action(trajectory, observation)
+            times[step] = clock() - started
+            observation, reward, terminated, truncated, _ = environment.step(action.act)
+            agent.add_to_trajectory(trajectory, action)
+            action.update_reward(reward)
+            if terminated or truncated:
+                agent.mark_end_of_trajectory(trajectory, action, not terminated, observation)
+                observation, _ = environment.reset()
+        yield times
 
 
-def bare_decision_times(agent: RL4SysAgent, count: int) -> list[float]:
+def bare_decision_times(agent: RL4SysAgent) -> Iterator[Array]:
     """The same of the policy alone: what the machine does to anybody."""
     acting, environment = bare(agent), gymnasium.make(ENVIRONMENT)
     observation, _ = environment.reset(seed=2)
-    row, times, clock = np.zeros((1, 8), np.float32), [], time.perf_counter
-    for noise in acting.noise((1, 4, 0), count, 1):
-        started = clock()
-        row[0] = observation
-        actions, _ = acting.decide({"observations": row}, None, noise)
-        times.append(clock() - started)
-        observation, _, terminated, truncated, _ = environment.step(actions.item())
-        if terminated or truncated:
-            observation, _ = environment.reset()
-    return times
+    row, clock = np.zeros((1, 8), np.float32), time.perf_counter
+    for block in itertools.count():
+        times = np.empty(BLOCK)
+        for step, noise in enumerate(acting.noise((1, 4, block), BLOCK, 1)):
+            started = clock()
+            row[0] = observation
+            actions, _ = acting.decide({"observations": row}, None, noise)
+            times[step] = clock() - started
+            observation, _, terminated, truncated, _ = environment.step(actions.item())
+            if terminated or truncated:
+                observation, _ = environment.reset()
+        yield times
 
 
 def sampler(peer: str, out: Path, seconds: float) -> float:
@@ -268,7 +261,7 @@ def wait_for_training(agent: RL4SysAgent, seconds: float) -> None:
     while agent.version is None or agent.version.step < 1:
         if time.monotonic() > until:
             raise SystemExit(f"no version was learned in {seconds:.0f} s; figures: {agent.figures()}")
-        loop(time.perf_counter() + 1.0)
+        next(loop)
 
 
 @contextlib.contextmanager

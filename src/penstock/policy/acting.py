@@ -77,8 +77,7 @@ class Acting:
     def outputs(self, observations: Mapping[str, Array]) -> Array:
         """[B, width] network outputs, in an array of their own."""
         if self._column is None:
-            result: Array = networks.outputs(self.description, self._tensors, observations, np)
-            return result
+            return np.asarray(networks.outputs(self.description, self._tensors, observations, np))
         x = observations[self._column]
         if x.shape[0] != self._environments:
             self._prepare(x.shape[0])
@@ -90,12 +89,12 @@ class Acting:
             x = np.maximum(buffer, -bodies.CLIP, out=buffer)
         activation = self._activation
         for weight, bias, buffer in self._hidden:
-            np.matmul(x, weight, buffer)
+            np.dot(x, weight, buffer)  # the same bits as matmul, in half the time for so few rows
             buffer += bias
             activation(buffer, buffer)
             x = buffer
         weight, bias = self._output
-        result = x @ weight
+        result: Array = np.dot(x, weight)
         result += bias
         if self.description.head == "squashed_gaussian":
             result[:, self.width // 2 :].clip(*networks.LOG_STD_RANGE, out=result[:, self.width // 2 :])
