@@ -36,6 +36,17 @@ def test_a_step_to_the_next_number_is_one_bit_whatever_its_sign() -> None:
     np.testing.assert_array_equal(planes, [[0, 0, 0], [0, 0, 0], [0, 0, 0], [2, 2, 2]])
 
 
+def test_differences_lie_in_the_order_of_the_exponents_they_change() -> None:
+    base = {"a": np.array([4.0, 0.5, 4.5], np.float32), "b": np.array([0.75], np.float32)}
+    steps = {"a": [1, 2, 3], "b": [4]}
+    target = {
+        n: (t.view(np.uint32) + np.array(steps[n], np.uint32)).view(np.float32) for n, t in base.items()
+    }
+    planes = np.frombuffer(zlib.decompress(delta.encode(base, target)), np.uint8).reshape(4, 4)
+    # by hand: 0.5 and 0.75 (exponent 126) come before 4.0 and 4.5 (129); folding doubles
+    np.testing.assert_array_equal(planes[3], [2 * 2, 2 * 4, 2 * 1, 2 * 3])
+
+
 def test_only_tensors_of_one_make_fit() -> None:
     base = tensors([0] * 6)
     assert delta.fits(base, tensors([1] * 6))

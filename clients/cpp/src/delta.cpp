@@ -2,8 +2,10 @@
 
 #include <zlib.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "penstock/errors.hpp"
 
@@ -16,6 +18,23 @@ constexpr std::uint32_t kSign = 0x80000000u;
 std::uint32_t ordered(std::uint32_t bits) { return bits & kSign ? ~bits : bits | kSign; }
 std::uint32_t number(std::uint32_t order) { return order & kSign ? order & ~kSign : ~order; }
 std::uint32_t unfolded(std::uint32_t folded) { return folded >> 1 ^ (folded & 1 ? 0xFFFFFFFFu : 0u); }
+std::size_t exponent(std::uint32_t bits) { return bits >> 23 & 0xFFu; }
+
+std::uint32_t bits_at(const Tensor& tensor, std::size_t place) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &tensor.bytes[place], 4);
+  return bits;
+}
+
+// Differences lie in the order of the exponents of what they change: where those of each exponent begin.
+std::array<std::size_t, 256> first_places(const Tensors& base) {
+  std::array<std::size_t, 256> places{};
+  for (const auto& [name, tensor] : base)
+    for (std::size_t i = 0; i < tensor.bytes.size(); i += 4) ++places[exponent(bits_at(tensor, i))];
+  std::size_t sum = 0;
+  for (auto& place : places) sum += std::exchange(place, sum);
+  return places;
+}
 
 }  // namespace
 
@@ -51,12 +70,12 @@ Tensors apply_delta(const Tensors& base, std::string_view delta) {
     return static_cast<std::uint32_t>(static_cast<unsigned char>(planes[which * total + at]));
   };
   Tensors result = base;
-  std::size_t at = 0;
+  auto next = first_places(base);
   for (auto& [name, tensor] : result) {
-    for (std::size_t i = 0; i < tensor.bytes.size(); i += 4, ++at) {
+    for (std::size_t i = 0; i < tensor.bytes.size(); i += 4) {
+      std::uint32_t bits = bits_at(tensor, i);
+      const std::size_t at = next[exponent(bits)]++;
       const std::uint32_t folded = plane(0, at) << 24 | plane(1, at) << 16 | plane(2, at) << 8 | plane(3, at);
-      std::uint32_t bits;
-      std::memcpy(&bits, &tensor.bytes[i], 4);
       bits = number(ordered(bits) + unfolded(folded));
       std::memcpy(&tensor.bytes[i], &bits, 4);
     }

@@ -2,8 +2,9 @@
 
 A float32's bits, read so that neighbouring numbers are neighbouring integers, move little in one update. So a
 delta is, over all tensors in the order of their names: the integer differences (modulo 2³²), folded so that small
-ones of either sign have leading zeros, their four bytes laid out as four planes, most significant first, and
-squeezed with zlib. The C++ client does the same (`clients/cpp`).
+ones of either sign have leading zeros, ordered by the exponents of the numbers they change (who has the base knows
+them; like numbers move alike), their four bytes laid out as four planes, most significant first, and squeezed with
+zlib, each plane with codes of its own. The C++ client does the same (`clients/cpp`).
 """
 
 import zlib
@@ -14,7 +15,6 @@ import numpy as np
 from penstock.errors import Damaged
 from penstock.model.tensors import Array
 
-LEVEL = 6
 SIGN = np.uint32(0x8000_0000)
 
 
@@ -28,10 +28,14 @@ def fits(base: Mapping[str, Array], target: Mapping[str, Array]) -> bool:
 
 def encode(base: Mapping[str, Array], target: Mapping[str, Array]) -> bytes:
     """What turns `base` into `target`; they must fit."""
-    difference = _ordered(_flat(target)) - _ordered(_flat(base))
+    flat = _flat(base)
+    difference = (_ordered(_flat(target)) - _ordered(flat))[_by_exponent(flat)]
     folded = (difference << np.uint32(1)) ^ np.where(difference & SIGN, np.uint32(0xFFFF_FFFF), np.uint32(0))
     planes = folded.astype(">u4").view(np.uint8).reshape(-1, 4).T
-    return zlib.compress(planes.tobytes(), LEVEL)
+    # without the flush all planes would share one Huffman code, and the random ones would spoil it
+    squeezer = zlib.compressobj(9, strategy=zlib.Z_FILTERED)
+    parts = [squeezer.compress(plane.tobytes()) + squeezer.flush(zlib.Z_FULL_FLUSH) for plane in planes]
+    return b"".join(parts) + squeezer.flush()
 
 
 def apply(base: Mapping[str, Array], delta: bytes) -> dict[str, Array]:
@@ -48,7 +52,9 @@ def apply(base: Mapping[str, Array], delta: bytes) -> dict[str, Array]:
     folded = np.ascontiguousarray(bytes_).view(">u4")[:, 0].astype(np.uint32)
     half, odd = folded >> np.uint32(1), folded & np.uint32(1)
     difference = half ^ np.where(odd, np.uint32(0xFFFF_FFFF), np.uint32(0))
-    result = _numbers(_ordered(flat) + difference)
+    ordered = _ordered(flat)
+    ordered[_by_exponent(flat)] += difference  # each place once: it is a permutation
+    result = _numbers(ordered)
     tensors, at = {}, 0
     for name in sorted(base):
         size = base[name].size
@@ -59,6 +65,11 @@ def apply(base: Mapping[str, Array], delta: bytes) -> dict[str, Array]:
 
 def _flat(tensors: Mapping[str, Array]) -> Array:
     return np.concatenate([np.ravel(tensors[name]) for name in sorted(tensors)] or [np.empty(0, np.float32)])
+
+
+def _by_exponent(numbers: Array) -> Array:
+    exponents = (np.ascontiguousarray(numbers, "<f4").view(np.uint32) >> np.uint32(23)).astype(np.uint8)
+    return np.argsort(exponents, kind="stable")
 
 
 def _ordered(numbers: Array) -> Array:
