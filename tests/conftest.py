@@ -1,12 +1,18 @@
 """What tests of every kind may ask for."""
 
+import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from penstock.broker import Broker
 from tests.brokers import shared_broker
+
+# every test has a home of its own; compiling the same update for each would be half of the suite's time
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 
 @pytest.fixture(scope="session")

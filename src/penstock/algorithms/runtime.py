@@ -15,7 +15,11 @@ def xla_flags(threads: int) -> str:
 
 
 def prepare(cache: Path, threads: int) -> None:
-    """Import JAX with `threads` threads and a compilation cache that survives the process."""
+    """Import JAX with `threads` threads and a compilation cache that survives the process.
+
+    JAX's own variable names another place for it, which several homes may share.
+    """
+    cache = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache)
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {xla_flags(threads)}".strip()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
