@@ -17,22 +17,26 @@ from penstock.wiring import open_stream
 
 Place = tuple[str, int]
 """Source and sequence of a trajectory."""
+EMBEDDED = "embedded"
+"""The log to judge, where nobody names another: both keep the same promise, so both have the same judge."""
 
 
-def told(home: Path, run: str, count: int, seconds: float = 60.0) -> dict[str, float]:
+def told(home: Path, run: str, count: int, seconds: float = 60.0, *, url: str = EMBEDDED) -> dict[str, float]:
     """The gateway's own figures, once they speak of everything that was acknowledged."""
     until, figures = time.monotonic() + seconds, dict[str, float]()
     while figures.get("gateway/received", -1) < count and time.monotonic() < until:
-        stream = open_stream(home, StreamSpec())
+        stream = open_stream(home, StreamSpec(url=url))
         figures = _newest_figures(stream, run)
         stream.close()
         time.sleep(0.2)
     return figures
 
 
-def check_accounts(home: Path, run: str, acknowledged: set[Place], received: float) -> dict[str, int]:
+def check_accounts(
+    home: Path, run: str, acknowledged: set[Place], received: float, *, url: str = EMBEDDED
+) -> dict[str, int]:
     """Every acknowledged trajectory is stored once, and packed or dropped once; returns what was counted."""
-    stream = open_stream(home, StreamSpec())
+    stream = open_stream(home, StreamSpec(url=url))
     try:
         stored = Counter[Place]()
         for batch in RecordReader(stream, topics.trajectories(run), decode_facts).drain():
