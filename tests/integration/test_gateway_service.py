@@ -215,9 +215,11 @@ def test_numbers_that_could_not_be_written_down_are_written_the_next_time(
     writer = Faltering(service.queue._told, ["lost"])
     monkeypatch.setattr(service.queue, "_told", writer)
     send(service, 1, 2)
+    service.queue.settle([(SOURCE, 1), (SOURCE, 2)])
     with pytest.raises(Unavailable):
-        service.queue.flush({}, now=True)
+        service.queue.flush({0: 2}, now=True)
     assert service.queue.store("6" * 32, message(1), service.versions.version).outcome == queues.STORED
+    service.queue.settle([("6" * 32, 1)])
     service.queue.flush({0: 3}, now=True)
     # as if retention had dropped all that is told
     packed = Packed({0: 3}, 0, 0, {"packed": 3})
@@ -253,6 +255,39 @@ def test_a_write_that_failed_and_landed_is_packed_once(bench: Bench, monkeypatch
     assert bench.service().queue.waiting == 0
 
 
+@pytest.mark.parametrize("written_down", ["before the copy", "after the copy"])
+def test_a_copy_that_lands_while_gateways_change_is_packed_once(bench: Bench, written_down: str) -> None:
+    """A write that failed may land late: between its copies one gateway ends and another begins."""
+    bench.publish(0)
+    service = bench.service()
+    send(service, 1, 2, 3, 4)
+    eventually(lambda: service._rounds.last_round == 0)
+    service._ending.set()  # from here on the test does what its thread would do
+    service._thread.join()
+    packed = service._rounds.packed
+    assert packed is not None
+    assert packed.position == {0: 4}
+    if written_down == "before the copy":
+        service.queue.flush(packed.position, now=True)
+    topic = topics.trajectories(bench.record.run)
+    original = next(record for record in bench.stream.backwards(topic, SOURCE) if record.offset == 1)
+    bench.stream.writer(topic).write(SOURCE, original.value)
+    assert send(service, 5) == [queues.STORED]
+    if written_down == "after the copy":
+        service.queue.flush(packed.position, now=True)
+    again = bench.service()
+    assert again.queue.waiting == 1, "5 waits, the copy of 2 does not"
+    bench.publish(1)
+    assert send(again, 2, 5, 6, 7, 8) == [queues.DUPLICATE] * 2 + [queues.STORED] * 3
+    eventually(lambda: again._rounds.last_round == 1)
+    eventually(lambda: again.queue.waiting == 0)
+    assert bench.stored() == [1, 2, 3, 4, 2, 5, 6, 7, 8]
+    assert rows_of(bench.rollouts()) == [(number, row) for number in range(1, 9) for row in range(ROWS)]
+    figures = again.figures()
+    names = ("received", "packed", "duplicate", "queue_bytes")
+    assert [figures[f"gateway/{name}"] for name in names] == [8, 8, 1, 0]
+
+
 def test_after_one_that_has_to_wait_the_others_wait_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +310,7 @@ def test_after_one_that_has_to_wait_the_others_wait_too(
     assert bench.stored() == [1, 2, 3, 4, 5]
 
 
-def test_the_source_that_was_silent_longest_is_forgotten_once_it_is_read(
+def test_the_source_that_was_silent_longest_is_forgotten_once_it_is_packed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queues, "MOST_SOURCES", 2)
@@ -290,9 +325,10 @@ def test_the_source_that_was_silent_longest_is_forgotten_once_it_is_read(
 
     assert [outcome(name, 1) for name in "abca"] == [queues.STORED] * 3 + [queues.DUPLICATE]
     assert all(queue.arrived(name * 32, 1, 1) for name in "abc")
+    queue.settle([(name * 32, 1) for name in "abc"])
     assert outcome("a", 2) == queues.STORED  # b was silent longest now
     assert list(queue._sources) == ["c" * 32, "a" * 32]
-    queue.flush({}, now=True)
+    queue.flush({0: 3}, now=True)
     again = Queue(bench.stream, service.expected, bench.record.spec.stream, Packed({0: 4}, 0, 0, {}))
     assert len(again._sources) == 2
 

@@ -1,5 +1,7 @@
 """Used numbers: in any order, with gaps, bounded; nothing is taken for stored that was not."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,3 +42,14 @@ def test_in_order_it_is_one_interval() -> None:
         source.take(number)
     assert source.taken == [(1, 1000)]
     assert source.floor == 0
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.sets(st.integers(1, 40)))
+def test_what_is_left_without_some_numbers(numbers: list[int], without: set[int]) -> None:
+    source = Source()
+    for number in numbers:
+        source.take(number)
+    left = source.without(without)
+    assert {n for first, last in left for n in range(first, last + 1)} == set(numbers) - without
+    assert left == sorted(left)
+    assert all(below[1] + 1 < above[0] for below, above in pairwise(left))

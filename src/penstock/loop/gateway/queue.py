@@ -55,13 +55,14 @@ class Queue:
         self._lock = threading.Lock()
         self._sources: OrderedDict[str, Source] = OrderedDict()
         """The one that was silent longest comes first."""
+        self._unpacked: defaultdict[str, dict[int, bool]] = defaultdict(dict)
+        """Source → its numbers that are in no rollout yet → whether the packer has read them."""
         self._changed: set[str] = set()
-        self._due: defaultdict[str, set[int]] = defaultdict(set)
-        """Source → numbers that are stored and not read by the packer yet."""
+        """Sources of which something was packed that is not told yet."""
         self._rests_until = float("-inf")
         self._flushed_at = time.monotonic()
         self._covered: Position = {}
-        """Everything before it is told in `sources.<run>`."""
+        """Everything before it is told in `sources.<run>`; never past what is packed."""
         self.bytes = 0
         self.counts = {"stored": 0, "duplicate": 0, "refused": 0, "later": 0}
         """Since this gateway started."""
@@ -106,16 +107,12 @@ class Queue:
         A write that failed may have landed: then a number lies in the log that nobody counted, or lies there twice.
         """
         with self._lock:
-            due = self._due.get(source, set())
-            if sequence in due:
-                due.discard(sequence)
-                if not due:
-                    del self._due[source]
-                return True
-            known = self._sources.get(source)
-            if known is not None and known.look(sequence) != "new":
-                return False
-            self._take(source, sequence, size)
+            if self._unpacked.get(source, {}).get(sequence) is not False:
+                known = self._sources.get(source)
+                if known is not None and known.look(sequence) != "new":
+                    return False
+                self._take(source, sequence, size)
+            self._unpacked[source][sequence] = True
             return True
 
     def taken_off(self, trajectories: int, size: int) -> None:
@@ -124,29 +121,41 @@ class Queue:
             self._waiting -= trajectories
             self.bytes -= size
 
+    def settle(self, numbers: Iterable[tuple[str, int]]) -> None:
+        """These (source, sequence) are in a rollout that is in the log, or were passed over on the way to it."""
+        with self._lock:
+            for source, sequence in numbers:
+                waiting = self._unpacked.get(source, {})
+                waiting.pop(sequence, None)
+                if not waiting:
+                    self._unpacked.pop(source, None)
+                if source in self._sources:
+                    self._changed.add(source)
+
     def flush(self, packed: Position, *, now: bool = False) -> None:
-        """Write down which numbers are used up; only what is written down may be let go of by retention."""
+        """Write down which numbers were used up before `packed`; what lies there may then be let go of by retention.
+
+        Only those: whoever starts next finds the others in the log, and knows a number that is told and comes
+        again for a copy.
+        """
         if not now and time.monotonic() - self._flushed_at < FLUSH_SECONDS:
             return
         with self._lock:
-            changed = {name: self._sources[name] for name in sorted(self._changed)}
-            records = [SourceRecord(name, list(item.taken), item.floor) for name, item in changed.items()]
-            # taken under the lock: nothing is stored between the look at the sources and at the end
-            end = self._stream.end(topics.trajectories(self._run)) if records else self._covered
+            changed = sorted(self._changed)
+            records = [self._told_of(name) for name in changed]
             self._changed.clear()
         self._flushed_at = time.monotonic()
         try:
             for record in records:
                 self._told.write(record.source, encode(Schema.SOURCE, record))
             if records:
-                self._told.write("", encode(Schema.SOURCE, SourceRecord("", position=end)))
-                self._covered = end
+                self._told.write("", encode(Schema.SOURCE, SourceRecord("", position=packed)))
+                self._covered = dict(packed)
         except Unavailable:
             with self._lock:  # told the next time: a position must not cover what nobody wrote down
-                self._changed |= changed.keys() & self._sources.keys()
+                self._changed |= self._sources.keys() & changed
             raise
-        kept = {part: min(offset, self._covered.get(part, 0)) for part, offset in packed.items()}
-        self._stream.protect(topics.trajectories(self._run), kept or {0: 0})
+        self._stream.protect(topics.trajectories(self._run), self._covered or {0: 0})
 
     def _store(self, source: str, sequence: int, message: Any, newest: Version) -> Receipt:
         known = self._sources.get(source)
@@ -172,7 +181,7 @@ class Queue:
             self._rests_until = time.monotonic() + REST_SECONDS
             return Receipt(sequence, LATER, str(error))
         self._take(source, sequence, len(record))
-        self._due[source].add(sequence)
+        self._unpacked[source][sequence] = False
         self.stored_at = time.monotonic()
         return Receipt(sequence, STORED)
 
@@ -186,11 +195,16 @@ class Queue:
         """Remember a number; the order of sources is that of their last trajectory."""
         self._sources.setdefault(source, Source()).take(sequence)
         self._sources.move_to_end(source)
-        self._changed.add(source)
-        # one that has something unread stays: its number would be taken for a new one
-        while len(self._sources) > MOST_SOURCES and (silent := next(iter(self._sources))) not in self._due:
+        # one that has something unpacked stays: its number would be taken for a new one
+        while (
+            len(self._sources) > MOST_SOURCES and (silent := next(iter(self._sources))) not in self._unpacked
+        ):
             del self._sources[silent]
             self._changed.discard(silent)
+
+    def _told_of(self, name: str) -> SourceRecord:
+        source = self._sources[name]
+        return SourceRecord(name, source.without(self._unpacked.get(name, ())), source.floor)
 
     def _recover(self, packed: Position) -> None:
         """What was stored before this gateway: used numbers, and how much waits."""
@@ -205,19 +219,19 @@ class Queue:
             else:
                 self._covered = told.position
         self._waiting = 0
-        start = {part: min(offset, packed.get(part, 0)) for part, offset in self._covered.items()}
-        reader = RecordReader(self._stream, topics.trajectories(self._run), decode_facts, start or None)
-        settled = set[tuple[str, int]]()
+        reader = RecordReader(
+            self._stream, topics.trajectories(self._run), decode_facts, self._covered or None
+        )
         for batch in reader.drain():
             for record, facts in batch:
-                self._use(facts.source, facts.sequence)
-                place, due = (facts.source, facts.sequence), self._due.get(facts.source, ())
+                known = self._sources.get(facts.source)
+                is_copy = known is not None and known.look(facts.sequence) == "duplicate"
                 if record.offset < packed.get(record.partition, 0):
-                    settled.add(place)
-                elif place not in settled and facts.sequence not in due:
-                    self._due[facts.source].add(facts.sequence)
-                    self._waiting += 1
-                    self.bytes += len(record.value)
+                    self._use(facts.source, facts.sequence)
+                    self._changed.add(facts.source)
+                elif not is_copy:
+                    self._take(facts.source, facts.sequence, len(record.value))
+                    self._unpacked[facts.source][facts.sequence] = False
         reader.close()
 
 

@@ -87,6 +87,8 @@ class Service:
         """A rollout that is packed and perhaps not in the log, and its round."""
         self._sizes: deque[int | None] = deque()
         """Of what was read and is not accounted for; None for duplicates, which the queue does not count."""
+        self._unsettled: deque[tuple[int, int, str, int]] = deque()
+        """Partition, offset, source and sequence of what was read and is in no rollout of the log."""
         self._accounted = accounted(self._packer.counts)
         start = None if packed is None else packed.position
         self._reader = RecordReader(stream, topics.trajectories(record.run), Trajectory.decode, start)
@@ -151,6 +153,8 @@ class Service:
             facts, size = trajectory.facts, len(record.value)
             wanted = self.queue.arrived(facts.source, facts.sequence, size)
             self._sizes.append(size if wanted else None)
+            if wanted:
+                self._unsettled.append((record.partition, record.offset, facts.source, facts.sequence))
             self._packer.add((record.partition, record.offset), trajectory, duplicate=not wanted)
 
     def _write_round(self) -> None:
@@ -165,9 +169,18 @@ class Service:
         # A write that fails may have landed: so the same rollout comes again in the same round, and counts once.
         facts = self._rounds.write(*self._pending)
         self._pending = None
+        self._settle(facts)
         self._last = facts
         self._rows += facts.steps
         self._returns.extend(episode.total_reward for episode in facts.episodes)
+
+    def _settle(self, facts: RolloutFacts) -> None:
+        """Tell the queue which numbers nobody packs again, whoever goes on from here."""
+        assert facts.packed is not None
+        numbers = list[tuple[str, int]]()
+        while self._unsettled and self._unsettled[0][1] < facts.packed.position.get(self._unsettled[0][0], 0):
+            numbers.append(self._unsettled.popleft()[2:])
+        self.queue.settle(numbers)
 
     def _let_go(self) -> None:
         """Tell the queue what is accounted for by now."""

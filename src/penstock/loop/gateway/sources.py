@@ -5,7 +5,8 @@ intervals. Past their limit the lowest gap closes for good: a number that comes 
 acknowledged without being stored.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -48,6 +49,19 @@ class Source(msgspec.Struct):
             # what was taken below the floor is a duplicate or late: either way it is not stored again
             del self.taken[0]
 
+    def without(self, numbers: Iterable[int]) -> list[tuple[int, int]]:
+        """The intervals but for these numbers."""
+        holes, left = sorted(numbers), list[tuple[int, int]]()
+        for first, last in self.taken:
+            start = first
+            for hole in holes[bisect_left(holes, first) : bisect_right(holes, last)]:
+                if hole > start:
+                    left.append((start, hole - 1))
+                start = hole + 1
+            if start <= last:
+                left.append((start, last))
+        return left
+
 
 class SourceRecord(msgspec.Struct, frozen=True):
     """A source in the compacted topic `sources.<run>`; the record of the empty name holds the position."""
@@ -56,4 +70,4 @@ class SourceRecord(msgspec.Struct, frozen=True):
     taken: list[tuple[int, int]] = []
     floor: int = 0
     position: dict[int, int] = {}
-    """All trajectories before it are told by these records."""
+    """All trajectories before it are told by these records, and are packed: none of a later one is."""
