@@ -1,6 +1,5 @@
 """`penstock up` and `penstock down`: the whole platform on this machine in one process."""
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -8,7 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -91,10 +90,11 @@ def up(
         return _detach(home, json)
     if max_runs < 1:
         raise ConfigError(f"--max-runs is at least 1, not {max_runs}")
+    from penstock.loop.presence import LOCK, hold, server_of
     from penstock.server.hosts import names_of
     from penstock.server.serve import Listener
 
-    with _only_server(home):
+    with hold(home, LOCK, "server", server_of, "end it: penstock down"):
         listener = Listener(host, port, tls_cert, tls_key, insecure=insecure)
         try:
             control = _control(home, database, stream, max_runs)
@@ -301,23 +301,3 @@ class _First:
             )
             self.code = 0 if status.state in ("done", "stopped") else 1
         return going
-
-
-def _only_server(home: Path) -> TextIO:
-    """Hold the server's lock of this home; raise Conflict where another server has it."""
-    from penstock.loop.presence import LOCK, server_of
-
-    try:
-        lock = (home / LOCK).open("a+")
-    except OSError as error:
-        raise ConfigError(f"{home} cannot be written to: {error.strerror}; set PENSTOCK_HOME") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        other = server_of(home)
-        where = (
-            f"at {other.address} (pid {other.process.pid})" if other else "that is just starting or ending"
-        )
-        raise Conflict(f"{home} has a server already, {where}; use it, or end it: penstock down") from error
-    return lock

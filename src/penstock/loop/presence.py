@@ -1,11 +1,14 @@
-"""Which server looks after this machine's runs: a small file that commands and keepers read."""
+"""Which server looks after this machine's runs, and which gateway: small files that commands and keepers read."""
 
 import contextlib
+import fcntl
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
-from penstock.errors import Damaged
+from penstock.errors import ConfigError, Conflict, Damaged
 from penstock.loop.files import read_json, write_atomically
 from penstock.loop.processes import identify, is_alive
 from penstock.model.run import Keeper
@@ -22,6 +25,24 @@ class Presence(msgspec.Struct, frozen=True):
     process: Keeper
     address: str
     """As in http://127.0.0.1:8080."""
+
+
+def hold(home: Path, lock: str, what: str, present: Callable[[Path], Presence | None], end: str) -> TextIO:
+    """Be the only one of its kind in this home until the file is closed; raise Conflict where another is."""
+    try:
+        file = (home / lock).open("a+")
+    except OSError as error:
+        raise ConfigError(f"{home} cannot be written to: {error.strerror}; set PENSTOCK_HOME") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        other = present(home)
+        where = (
+            f"at {other.address} (pid {other.process.pid})" if other else "that is just starting or ending"
+        )
+        raise Conflict(f"{home} has a {what} already, {where}; use it, or {end}") from error
+    return file
 
 
 def announce(home: Path, address: str) -> None:
