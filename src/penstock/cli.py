@@ -189,6 +189,7 @@ def evaluate(
     Example: `penstock evaluate cartpole-k3v9 --episodes 20 --checkpoint newest`
     """
     from penstock import config, remote
+    from penstock.envs.make import refuse_client
     from penstock.loop.evaluate import evaluate as play_episodes
     from penstock.view import print_json
 
@@ -197,6 +198,7 @@ def evaluate(
         wish = {"episodes": episodes, "checkpoint": checkpoint, "seed": seed}
         return look.print_evaluation(look.evaluated(server, run, wish), json)
     folder = _folder(run)
+    refuse_client(folder.spec().environment)
     result = play_episodes(folder, folder.choose(checkpoint), episodes, seed)
     return print_json(result) if json else print(result.text())
 

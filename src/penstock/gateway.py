@@ -4,17 +4,16 @@ It steers runs as the command line does: through the running server where there 
 """
 
 import contextlib
-import fcntl
 import os
 import signal
 import time
 from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.errors import ConfigError, Conflict, NotFound, PenstockError, Unavailable
+from penstock.errors import ConfigError, NotFound, PenstockError, Unavailable
 from penstock.flags import Json, StreamUrl
 
 if TYPE_CHECKING:
@@ -64,13 +63,14 @@ def gateway(
         Seconds without experience after which a policy's learner is parked.
     """
     from penstock import config
+    from penstock.loop.presence import GATEWAY_LOCK, gateway_of, hold
     from penstock.server.serve import check_place
 
     if not idle > 0:
         raise ConfigError(f"--idle is a number of seconds above 0, not {idle:g}")
     check_place(host, port, tls_cert, tls_key, insecure)
     home = config.home()
-    with _only_gateway(home):
+    with hold(home, GATEWAY_LOCK, "gateway", gateway_of, "end it first"):
         return _serve(home, stream, database, idle, json, (host, port, tls_cert, tls_key))
 
 
@@ -166,8 +166,12 @@ class Steers:
 
     def scale_learner(self, run: str, learners: int) -> None:
         from penstock.control import verbs
+        from penstock.loop.commands import give
+        from penstock.model.commands import command
 
-        if (server := self._server()) is not None:
+        if not self._is_ours(run):  # the gateway there is gone: its keeper hears the log all the same
+            give(self._stream, command(run, "scale", verbs.scaled(learner=learners)))
+        elif (server := self._server()) is not None:
             server.ask("POST", f"/runs/{run}/learner", {"learner": learners})
         else:
             verbs.ask(self._home, run, self._stream, "scale", verbs.scaled(learner=learners))
@@ -177,17 +181,23 @@ class Steers:
         from penstock.loop.runs import RunFolder
         from penstock.model.run import RunState
 
-        try:
-            status = RunFolder.open(self._home, run).status()
-        except NotFound:
-            return  # it is kept on another host
-        server = self._server()
+        if not self._is_ours(run):
+            return
+        status, server = RunFolder.open(self._home, run).status(), self._server()
         if status.state is not RunState.INTERRUPTED or (status.managed and server is not None):
             return
         if server is not None:
             server.ask("POST", f"/runs/{run}/resume", {})
         else:
             self._launch(run, ["resume", run], None)
+
+    def _is_ours(self, run: str) -> bool:
+        """Whether this home keeps the run; on a shared log it may be another's."""
+        from penstock.loop.runs import RunFolder
+
+        with contextlib.suppress(NotFound):
+            return RunFolder.open(self._home, run) is not None
+        return False
 
     def _server(self) -> Any:
         from penstock import remote
@@ -212,20 +222,3 @@ class Steers:
                 raise Unavailable(f"run {run} did not begin in {START_SECONDS:g} s; see: penstock logs {run}")
             time.sleep(POLL_SECONDS)
         raise ConfigError(launched.last_words())
-
-
-def _only_gateway(home: Path) -> TextIO:
-    """Hold the gateway's lock of this home; raise Conflict where another has it."""
-    from penstock.loop.presence import GATEWAY_LOCK, gateway_of
-
-    lock = (home / GATEWAY_LOCK).open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        other = gateway_of(home)
-        where = (
-            f"at {other.address} (pid {other.process.pid})" if other else "that is just starting or ending"
-        )
-        raise Conflict(f"{home} has a gateway already, {where}; use it, or end it first") from error
-    return lock

@@ -19,6 +19,7 @@ def play(
     Example: `penstock play cartpole-k3v9 --gif cartpole.gif`
     """
     from penstock import config, remote
+    from penstock.envs.make import refuse_client
     from penstock.loop.media import record
     from penstock.loop.runs import RunFolder
     from penstock.view import print_json
@@ -28,6 +29,7 @@ def play(
         made = _played(server, run, {"checkpoint": checkpoint, "seed": seed}, gif)
         return print_json(made) if json else print(_text(made))
     folder = RunFolder.open(config.home(), run)
+    refuse_client(folder.spec().environment)
     recording = record(folder, folder.choose(checkpoint), gif, seed)
     return print_json(recording) if json else print(recording.text())
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.inspect import DataclassType, Field, NamedTupleType, StructType, Type, type_info
 
 from penstock.config.schema import described
+from penstock.loop.gateway.holding import Holder
 from penstock.loop.gateway.sources import SourceRecord
 from penstock.loop.gateway.trajectory import TrajectoryFacts
 from penstock.loop.policies import PIECE_BYTES, PieceFacts
@@ -88,6 +89,8 @@ class GatewayReport(ActorReport):
 
     gateway: dict[str, float]
     """How clients and the gateway are doing, by name: gateway/, clients/."""
+    served_by: Holder
+    """The gateway, so that another on the same log leaves the policy to it."""
 
 
 class Event(msgspec.Struct):
@@ -221,7 +224,10 @@ KINDS: dict[Schema, Kind] = {
     ),
 }  # fmt: skip
 CLAIM = Kind(
-    (EpochClaim,), "claims", "the name", "Kafka only: who took which epoch of a run, or which guest's slot."
+    (EpochClaim,),
+    "claims",
+    "the name",
+    "Kafka only: who took which epoch of a run or of a policy, or which guest's slot.",
 )
 
 WORDS = {
@@ -267,6 +273,7 @@ WORDS = {
     "spaces": "What the environment shows and accepts",
     "pid": "Its process",
     "host": "Its host's name",
+    "Holder.home": "Its PENSTOCK_HOME",
     "last_round": "The newest round it has written; -1 where there is none",
     "description": "All that is needed, beside the tensors, to act",
     "id": "Unique",

@@ -18,6 +18,7 @@ from penstock.loop.gateway import queue as queues
 from penstock.loop.gateway import service as services
 from penstock.loop.gateway.configuration import translate
 from penstock.loop.gateway.figures import OwnFigures
+from penstock.loop.gateway.holding import Holdings
 from penstock.loop.gateway.packing import accounted
 from penstock.loop.gateway.queue import Queue, decode_facts
 from penstock.loop.gateway.rounds import SLOT
@@ -56,11 +57,14 @@ class Wishes:
 class Bench:
     stream: Stream
     record: RunRecord
+    holdings: Holdings
     wishes: Wishes = field(default_factory=Wishes)
     made: list[Service] = field(default_factory=list)
 
     def service(self, idle: float = 60.0) -> Service:
-        self.made.append(Service(self.record, self.stream, self.wishes, OwnFigures(), idle))
+        holding = self.holdings.take("p", self.record.run)
+        self.holdings.remember("p", self.record.run, holding)
+        self.made.append(Service(self.record, self.stream, self.wishes, OwnFigures(), idle, holding))
         return self.made[-1]
 
     def publish(self, step: int, epoch: int = 1) -> Policy:
@@ -100,7 +104,7 @@ def bench(url: str, tmp_path: Path) -> Iterator[Bench]:
     spec = translate("p", configuration, url)
     stream = open_stream(tmp_path, StreamSpec(url=url))
     run = run_id("client:p", random.SystemRandom())
-    made = Bench(stream, register(stream, run, spec))
+    made = Bench(stream, register(stream, run, spec), Holdings(tmp_path, stream))
     yield made
     for service in made.made:
         service.close()

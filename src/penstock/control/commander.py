@@ -39,6 +39,7 @@ from penstock.control.views import (
     TokenRequest,
     TokenView,
 )
+from penstock.envs.make import refuse_client
 from penstock.errors import ConfigError, Conflict, NotFound, Stale, Unavailable, nearest
 from penstock.lineage.rows import CommandRow, RunRow
 from penstock.loop.origin import Origin
@@ -207,7 +208,7 @@ class Commander:
         """Play episodes with a checkpoint; the result has the command's id."""
 
         def plan(_: RunRow) -> dict[str, Any]:
-            version = RunFolder.open(self._home, run).choose(request.checkpoint)
+            version = self._playable(run).choose(request.checkpoint)
             return {"checkpoint": str(version), "episodes": request.episodes, "seed": request.seed}
 
         return self._ask(_Wish(who, key, request, run, "evaluate"), run, "evaluate", plan)
@@ -216,7 +217,7 @@ class Commander:
         """Record one episode of a checkpoint; the recording has the command's id."""
 
         def plan(_: RunRow) -> dict[str, Any]:
-            version = RunFolder.open(self._home, run).choose(request.checkpoint)
+            version = self._playable(run).choose(request.checkpoint)
             if len(Wishes(self._home).all()) >= MOST_WAITING:
                 raise Unavailable(f"{MOST_WAITING} recordings wait to be made already; try again later")
             return {"checkpoint": str(version), "seed": request.seed}
@@ -241,6 +242,12 @@ class Commander:
         return self._ask(
             _Wish(who, key, None, run, "delete", revisions=revisions), run, "delete", lambda _: {}
         )
+
+    def _playable(self, run: str) -> RunFolder:
+        """The folder of a run whose environment can be played here; raise ConfigError for a client's."""
+        folder = RunFolder.open(self._home, run)
+        refuse_client(folder.spec().environment)
+        return folder
 
     def _ask(self, wish: "_Wish", run: str, verb: Verb, plan: Callable[[RunRow], dict[str, Any]]) -> Accepted:
         id = wish.id(0)

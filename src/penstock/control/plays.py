@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.envs.make import refuse_client
 from penstock.errors import Conflict, Damaged, Unavailable
 from penstock.executors.base import Executor, Worker, WorkerSpec
 from penstock.logs import Log
@@ -131,7 +132,8 @@ class Plays:
     def join(self, run: str, source: str, listener: Listener) -> Callable[[], None]:
         """Listen to a play, which begins if it does not go on yet; returns how to leave.
 
-        `source` is `live` or the version of a checkpoint that is there. Raises Unavailable where too many go on.
+        `source` is `live` or the version of a checkpoint that is there. Raises Unavailable where too many go on,
+        ConfigError where the run has no environment here.
         """
         with self._lock:
             play = self._plays.get((run, source)) or self._begin(run, source)
@@ -166,8 +168,16 @@ class Plays:
         folder = RunFolder(self._home, run)
         if not folder.path.is_dir():
             raise Conflict(f"run {run} has not begun yet; it can be watched once it has")
-        limit = folder.spec().environment.step_limit_seconds
-        play = Play(folder, source, limit, self._executor, self._retire, left_at=time.monotonic())
+        environment = folder.spec().environment
+        refuse_client(environment)
+        play = Play(
+            folder,
+            source,
+            environment.step_limit_seconds,
+            self._executor,
+            self._retire,
+            left_at=time.monotonic(),
+        )
         thread = threading.Thread(target=self._run, args=(play, (run, source)), name="play", daemon=True)
         self._plays[run, source] = play
         self._threads.add(thread)

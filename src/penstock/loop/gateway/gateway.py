@@ -15,10 +15,11 @@ from penstock.executors.base import Executor, Exit, WorkerSpec
 from penstock.logs import Log
 from penstock.loop.gateway.configuration import differences, translate
 from penstock.loop.gateway.figures import OwnFigures
+from penstock.loop.gateway.holding import Holding, Holdings, Lost
 from penstock.loop.gateway.joining import completed, joins, unknown
 from penstock.loop.gateway.locks import Locks
 from penstock.loop.gateway.service import Service, Steering
-from penstock.loop.registry import RunRecord, registered
+from penstock.loop.registry import RunRecord, find, registered
 from penstock.loop.supervise import last_words
 from penstock.model.clients import PREFIX, is_client, policy_of
 from penstock.model.codec import decode, open_frame
@@ -59,6 +60,7 @@ class Gateway:
         self._idle_seconds = idle_seconds
         self._log = Log(process="gateway")
         self._own = OwnFigures()
+        self._holdings = Holdings(home, stream)
         self._lock = threading.Lock()
         self._services: dict[str, Service] = {}
         self._opening = Locks(threading.Lock)
@@ -67,7 +69,7 @@ class Gateway:
         """The policy of this name, made where it is new; repeated, it changes nothing.
 
         A configuration without shapes takes a policy that is there as it is. Raises ConfigError for a key that is
-        wrong, Conflict where the policy is known and cannot be this one.
+        wrong, Conflict where the policy is known and cannot be this one, or another gateway serves it.
         """
         policy_of(PREFIX + policy)
         joining = joins(configuration)
@@ -118,13 +120,16 @@ class Gateway:
         if (known := self.known(policy)) is not None:
             return known
         record = self._find(policy)
-        if record is None:
-            return None
+        return None if record is None else self._serve(record, self._holdings.take(policy, record.run))
+
+    def _serve(self, record: RunRecord, holding: Holding) -> Service:
+        policy = policy_of(record.spec.environment.id)
         with self._lock:
             alive = sum(service.alive for name, service in self._services.items() if name != policy)
         if alive >= MOST_POLICIES:
             raise Unavailable(f"this gateway serves {MOST_POLICIES} policies already; start another one")
-        service = Service(record, self._stream, self._starting, self._own, self._idle_seconds)
+        self._holdings.remember(policy, record.run, holding)
+        service = Service(record, self._stream, self._starting, self._own, self._idle_seconds, holding)
         with self._lock:
             self._services[policy] = service
         self._log.info("policy_opened", policy=policy, run=record.run, version=str(service.versions.version))
@@ -141,13 +146,23 @@ class Gateway:
         return max(found, key=lambda run: run.created_at, default=None)
 
     def _begun(self, policy: str, spec: Spec) -> Service:
+        """A new run for the policy. Of gateways that begin one at the same time the last to claim keeps its own."""
+        holding = self._holdings.take(policy, None)
+        if (record := self._find(policy)) is not None:  # another one began it a moment ago
+            return self._serve(record, holding)
         run = self._starting.start(spec)
         until = time.monotonic() + START_SECONDS
-        while (service := self._attached(policy)) is None:
+        while run not in registered(self._stream):
             if time.monotonic() > until:
                 raise Unavailable(f"run {run} of policy {policy} did not begin in {START_SECONDS:g} s")
             time.sleep(POLL_SECONDS)
-        return service
+        try:
+            holding.check()
+        except Lost:
+            with contextlib.suppress(PenstockError):  # who has it matters more
+                self._starting.discard(run)
+            raise
+        return self._serve(find(self._stream, run), holding)
 
     def _compare(self, service: Service, wanted: Spec, asks: bool) -> str:
         """What the run keeps otherwise, in a sentence; raise Conflict where it cannot be this policy."""

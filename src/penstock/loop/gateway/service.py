@@ -14,6 +14,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.logs import Log
 from penstock.loop.gateway.configuration import is_off_policy
 from penstock.loop.gateway.figures import ClientFigures, OwnFigures
+from penstock.loop.gateway.holding import Holding
 from penstock.loop.gateway.packing import OUTCOMES, Pack, Packer, accounted
 from penstock.loop.gateway.queue import Queue
 from penstock.loop.gateway.receiving import Expected
@@ -70,10 +71,11 @@ class Service:
     """Serves one run's policy; `close` ends its thread. Many threads may ask."""
 
     def __init__(
-        self, record: RunRecord, stream: Stream, steering: Steering, own: OwnFigures, idle_seconds: float
-    ) -> None:
+        self, record: RunRecord, stream: Stream, steering: Steering, own: OwnFigures, idle_seconds: float,
+        holding: Holding,
+    ) -> None:  # fmt: skip
         self.record, self.run, self.policy = record, record.run, policy_of(record.spec.environment.id)
-        self._stream, self._steering, self._own = stream, steering, own
+        self._stream, self._steering, self._own, self._holding = stream, steering, own, holding
         self._log = Log(process="gateway", run=record.run)
         spaces = shape_of(record.spec.environment.kwargs).spaces()
         self.off_policy = is_off_policy(record.spec.algorithm)
@@ -95,7 +97,9 @@ class Service:
         self._reports = stream.writer(topics.METRICS_ACTORS)
         self.clients, self.acting = ClientFigures(), RemoteActing(self.expected)
         self._idling = Idling(idle_seconds)
-        self._reported_at, self._rows, self._returns = time.monotonic(), 0, list[float]()
+        # the first report is due at once: others hear that the policy is served
+        self._reported_at, self._rows = time.monotonic() - REPORT_SECONDS, 0
+        self._returns = list[float]()
         self._looked_at = time.monotonic()
         self._last: RolloutFacts | None = None
         self.trouble: str | None = None
@@ -166,6 +170,7 @@ class Service:
             if (due := self._packer.due()) is None:
                 return
             self._pending = turn, self._packer.pack(due)
+        self._holding.check()  # two gateways would write the same rounds
         # A write that fails may have landed: so the same rollout comes again in the same round, and counts once.
         facts = self._rounds.write(*self._pending)
         self._pending = None
@@ -210,12 +215,13 @@ class Service:
         return self.queue.waiting > 0 and time.monotonic() - self.queue.stored_at < self._idling.seconds
 
     def _mind_the_registry(self) -> None:
-        """A run that was deleted takes no more; a new one of that policy may be opened."""
+        """A run that was deleted, or that another gateway serves now, takes no more here."""
         if time.monotonic() - self._looked_at < REGISTRY_SECONDS:
             return
         self._looked_at = time.monotonic()
         if self.run not in registered(self._stream):
             raise _Gone(f"run {self.run} was deleted")
+        self._holding.check()
 
     # -- telling ---------------------------------------------------------------------------------
 
@@ -250,6 +256,7 @@ class Service:
             "steps_per_second": self._rows / elapsed,
             "loaded_after": self.versions.loaded_after,
             "host": socket.gethostname(),
+            "served_by": self._holding.holder,
             "stream": asdict(self._stream.flow),
             "time": time.time(),
             "gateway": self.figures(),
