@@ -21,6 +21,8 @@ from penstock.stream.records import RecordReader
 RETURNS_SHOWN = 1000
 GUEST_SECONDS = 10.0
 """A guest that has not reported for so long is taken for gone."""
+QUIET_SECONDS = 30.0
+"""Where the learner tells nothing for so long, as one that is parked, the gateway's figures are written alone."""
 WORDS = ("steps", "seconds", "time", "episodes", "updates", "version")
 
 OnEvent = Callable[[str, str, dict[str, Any]], None]
@@ -39,6 +41,7 @@ class Hearing:
         self._metrics = MetricsWriter(folder.path, tensorboard)
         self.report: dict[str, Any] = {}
         """The learner's newest report."""
+        self._written_at, self._clients = time.monotonic(), 0.0
         self.actors: dict[int, dict[str, Any]] = {}
         """The newest report of each slot, guests included."""
         self.returns: deque[float] = deque(maxlen=RETURNS_SHOWN)
@@ -80,10 +83,23 @@ class Hearing:
         elif "values" in report:
             self._look(report)
             self.report = report
-            words = {name: report[name] for name in WORDS}
-            self._metrics.write(words | report["values"] | self.flow() | self.gateway())
+            self._write(report["values"] | self.flow())
         elif "slot" in report:
             self.actors[report["slot"]] = report
+            if self.report and time.monotonic() - self._written_at > QUIET_SECONDS:
+                self._write_quiet(report["time"])
+
+    def _write_quiet(self, at: float) -> None:
+        """How clients do while nobody learns; where there are none one line says so."""
+        clients = self.gateway().get("gateway/clients", 0.0)
+        if clients or self._clients:
+            self._write({"time": at})
+
+    def _write(self, numbers: dict[str, Any]) -> None:
+        """One line: where the learner stands, these numbers, and how clients do."""
+        told, words = self.gateway(), {name: self.report[name] for name in WORDS}
+        self._metrics.write(words | numbers | told)
+        self._written_at, self._clients = time.monotonic(), told.get("gateway/clients", 0.0)
 
     def _look(self, report: dict[str, Any]) -> None:
         """Smooth the rate, remember the return."""
