@@ -3,6 +3,7 @@
 The test takes the learner's part: it publishes versions whose roster lets the gateway's slot go on.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,10 +20,11 @@ from penstock.loop.gateway import service as services
 from penstock.loop.gateway.configuration import translate
 from penstock.loop.gateway.figures import OwnFigures
 from penstock.loop.gateway.holding import Holdings
+from penstock.loop.gateway.idling import Idling
 from penstock.loop.gateway.packing import accounted
 from penstock.loop.gateway.queue import Queue, decode_facts
 from penstock.loop.gateway.rounds import SLOT
-from penstock.loop.gateway.service import Idling, Service
+from penstock.loop.gateway.service import Service
 from penstock.loop.policies import Publisher
 from penstock.loop.registry import RunRecord, register, unregister
 from penstock.model import delta, topics
@@ -46,11 +48,16 @@ class Wishes:
     """What the service asks of whoever keeps runs."""
 
     learners: list[int] = field(default_factory=list)
+    keeper_is_there: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.keeper_is_there.set()
 
     def scale_learner(self, run: str, learners: int) -> None:
         self.learners.append(learners)
 
-    def revive(self, run: str) -> None: ...
+    def revive(self, run: str) -> None:
+        assert self.keeper_is_there.wait(60), "the test never let it start"
 
 
 @dataclass
@@ -407,6 +414,18 @@ def test_a_learner_is_woken_by_data_and_parked_without(bench: Bench) -> None:
     eventually(lambda: bench.wishes.learners[-1] == 0)
     send(service, 2)
     eventually(lambda: bench.wishes.learners[-1] == 1)
+
+
+def test_versions_come_while_a_keeper_takes_its_time_to_start(bench: Bench) -> None:
+    bench.publish(0)
+    bench.wishes.keeper_is_there.clear()
+    service = bench.service()
+    send(service, 1)
+    bench.publish(1)
+    eventually(lambda: service.versions.version == Version(1, 1))
+    assert bench.wishes.learners == []
+    bench.wishes.keeper_is_there.set()
+    eventually(lambda: bench.wishes.learners == [1])
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from penstock.logs import Log
 from penstock.loop.gateway.configuration import differences, translate
 from penstock.loop.gateway.figures import OwnFigures
 from penstock.loop.gateway.holding import Holding, Holdings, Lost
+from penstock.loop.gateway.idling import Steering
 from penstock.loop.gateway.joining import completed, joins, unknown
 from penstock.loop.gateway.locks import Locks
-from penstock.loop.gateway.service import Service, Steering
+from penstock.loop.gateway.service import Service
 from penstock.loop.registry import RunRecord, find, registered
 from penstock.loop.supervise import last_words
 from penstock.model.clients import PREFIX, is_client, policy_of

@@ -7,14 +7,15 @@ import socket
 import threading
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 from penstock.errors import PenstockError, Unavailable
 from penstock.logs import Log
 from penstock.loop.gateway.configuration import is_off_policy
 from penstock.loop.gateway.figures import ClientFigures, OwnFigures
 from penstock.loop.gateway.holding import Holding
+from penstock.loop.gateway.idling import Steering, Waking
 from penstock.loop.gateway.packing import OUTCOMES, Pack, Packer, accounted
 from penstock.loop.gateway.queue import Queue
 from penstock.loop.gateway.receiving import Expected
@@ -38,35 +39,6 @@ RETRY_SECONDS = 5.0
 END_SECONDS = 10.0
 
 
-class Steering(Protocol):
-    """How the gateway starts and stops what learns; slow, so never called with a lock held."""
-
-    def scale_learner(self, run: str, learners: int) -> None:
-        """Bring the learner (1) or park it (0); raise PenstockError where it cannot be asked."""
-
-    def revive(self, run: str) -> None:
-        """See that the run has a keeper where it should have one."""
-
-
-@dataclass(slots=True)
-class Idling:
-    """Whether a learner is wanted: with the first data, until none has come for a while."""
-
-    seconds: float
-    awake: bool | None = None
-    """None: nobody knows what the gateway before this one left behind."""
-    retry_at: float = 0.0
-
-    def wants(self, has_work: bool, stored_at: float, now: float) -> int | None:
-        """How many learners to ask for now; None where nothing is to change."""
-        if now < self.retry_at:
-            return None
-        busy = has_work or (self.awake is True and now - stored_at < self.seconds)
-        if busy and self.awake is not True:
-            return 1
-        return 0 if not busy and self.awake is not False and now - stored_at >= self.seconds else None
-
-
 class Service:
     """Serves one run's policy; `close` ends its thread. Many threads may ask."""
 
@@ -75,7 +47,7 @@ class Service:
         holding: Holding,
     ) -> None:  # fmt: skip
         self.record, self.run, self.policy = record, record.run, policy_of(record.spec.environment.id)
-        self._stream, self._steering, self._own, self._holding = stream, steering, own, holding
+        self._stream, self._own, self._holding = stream, own, holding
         self._log = Log(process="gateway", run=record.run)
         spaces = shape_of(record.spec.environment.kwargs).spaces()
         self.off_policy = is_off_policy(record.spec.algorithm)
@@ -96,7 +68,8 @@ class Service:
         self._reader = RecordReader(stream, topics.trajectories(record.run), Trajectory.decode, start)
         self._reports = stream.writer(topics.METRICS_ACTORS)
         self.clients, self.acting = ClientFigures(), RemoteActing(self.expected)
-        self._idling = Idling(idle_seconds)
+        self._idle_seconds = idle_seconds
+        self._waking = Waking(record.run, self.policy, steering, idle_seconds)
         # the first report is due at once: others hear that the policy is served
         self._reported_at, self._rows = time.monotonic() - REPORT_SECONDS, 0
         self._returns = list[float]()
@@ -116,6 +89,7 @@ class Service:
         """End the thread; what is stored stays, and the next gateway goes on."""
         self._ending.set()
         self._thread.join(END_SECONDS)
+        self._waking.close(END_SECONDS)
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -196,23 +170,12 @@ class Service:
             self.queue.taken_off(len(sizes), sum(sizes))
 
     def _mind_the_learner(self) -> None:
-        now = time.monotonic()
-        wanted = self._idling.wants(self._packer.full or self._just_stored(), self.queue.stored_at, now)
-        if wanted is not None:
-            try:
-                if wanted:
-                    self._steering.revive(self.run)
-                self._steering.scale_learner(self.run, wanted)
-                self._idling.awake = bool(wanted)
-                self._log.info("learner_woken" if wanted else "learner_parked", policy=self.policy)
-            except PenstockError as error:
-                self._idling.retry_at = now + RETRY_SECONDS
-                self._log.warning("learner_not_asked", policy=self.policy, reason=str(error))
-        if self._idling.awake:
+        self._waking.mind(self._packer.full or self._just_stored(), self.queue.stored_at)
+        if self._waking.awake:
             self._rounds.say_hello()
 
     def _just_stored(self) -> bool:
-        return self.queue.waiting > 0 and time.monotonic() - self.queue.stored_at < self._idling.seconds
+        return self.queue.waiting > 0 and time.monotonic() - self.queue.stored_at < self._idle_seconds
 
     def _mind_the_registry(self) -> None:
         """A run that was deleted, or that another gateway serves now, takes no more here."""
