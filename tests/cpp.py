@@ -1,5 +1,6 @@
 """The C++ client for tests: what it needs is installed, and it is built once a session, in `build/`."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -30,9 +31,13 @@ BUILD_SECONDS = 1500
 
 def build(folder: Path, *flags: str) -> Path:
     """Configure and build the client with its tests; only what changed since is compiled again."""
-    installed(lambda: not _missing() or None, *PACKAGES)
-    run(["cmake", "-S", str(CLIENT), "-B", str(folder), "-G", "Ninja", *flags])
-    run(["cmake", "--build", str(folder), "--parallel", "2"])
+    folder.mkdir(parents=True, exist_ok=True)
+    # test files run side by side; the second to come finds everything built
+    with (folder / "building").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        installed(lambda: not _missing() or None, *PACKAGES)
+        run(["cmake", "-S", str(CLIENT), "-B", str(folder), "-G", "Ninja", *flags])
+        run(["cmake", "--build", str(folder), "--parallel", "2"])
     return folder
 
 

@@ -47,6 +47,10 @@ def episode(agent: Agent, world: Scheduling, seed: int) -> float:
     return float(info["bounded_slowdown"])
 
 
+def has_learned(agent: Agent, updates: int) -> bool:
+    return agent.version is not None and agent.version.step >= updates
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -54,6 +58,7 @@ def main() -> None:
     parser.add_argument("address", nargs="?", default="localhost:50051")
     parser.add_argument("--policy", default="job-scheduling")
     parser.add_argument("--episodes", type=int, default=2000)
+    parser.add_argument("--updates", type=int, help="end once a version of this many updates decides")
     parser.add_argument("--jobs", type=int, default=256)
     arguments = parser.parse_args()
     world = Scheduling(loads=LOADS, jobs=arguments.jobs)
@@ -71,12 +76,15 @@ def main() -> None:
         recent: list[float] = []
         for number in range(arguments.episodes):
             recent.append(episode(agent, world, number))
-            if len(recent) == 16 or number + 1 == arguments.episodes:
+            learned = arguments.updates is not None and has_learned(agent, arguments.updates)
+            if len(recent) == 16 or learned or number + 1 == arguments.episodes:
                 print(
                     f"episode {number + 1}: slowdown {np.mean(recent):,.1f}, version {agent.version}",
                     flush=True,
                 )
                 recent = []
+            if learned:
+                break
 
 
 if __name__ == "__main__":

@@ -402,7 +402,7 @@ def test_an_end_with_an_action_of_another_trajectory_is_refused(agent: RL4SysAge
 def test_trajectories_that_are_never_ended_do_not_pile_up(agent: RL4SysAgent):
     for _ in range(100):
         agent.request_for_action(None, np.zeros(8))
-    assert len(agent._open) <= 1
+    assert len(agent._episodes._open) <= 1
 
 
 def test_several_trajectories_are_open_at_once(agent: RL4SysAgent):

@@ -82,6 +82,7 @@ WRONG = [
     ({"send_frequency": 0}, "send_frequency must be a whole number from 1"),
     ({"send_frequency": 2.5}, "send_frequency must be a whole number"),
     ({"send_frequency": True}, "send_frequency"),
+    ({"send_frequency": 10**400}, "send_frequency must be a whole number"),
     ({"max_traj_length": 10**9}, "max_traj_length must be a whole number from 1 to 65536"),
     ({"act_limit": 0}, "act_limit must be a number above 0"),
     ({"act_limit": float("nan")}, "act_limit"),

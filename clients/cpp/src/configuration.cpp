@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "key_table.hpp"
 #include "keys.hpp"
 #include "penstock/errors.hpp"
 #include "token.hpp"
@@ -20,12 +22,16 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uintmax_t kMaxFile = 1 << 20;
+constexpr std::size_t kMaxObservation = 1 << 20;  // numbers in one, as input_size has it
+constexpr int kMaxDepth = 32;                     // of objects and lists; a deeper file would exhaust the stack
 
 json group(const json& raw, const char* name) { return raw.value(name, json::object()); }
 
+// More than kMaxObservation where it is more; never so many that they do not fit into a number.
 std::size_t product(const std::vector<std::size_t>& shape) {
   std::size_t result = 1;
-  for (const auto size : shape) result *= size;
+  for (const auto size : shape)
+    if (result <= kMaxObservation) result *= size;
   return result;
 }
 
@@ -57,7 +63,8 @@ bool is_address(const std::string& address) {
   if (colon == std::string::npos || address.size() > 300) return false;
   const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  return port.size() <= 5 && made_of(port, "", isdigit) &&
+  const bool is_port = port.size() <= 5 && made_of(port, "", isdigit) && std::stoi(port) >= 1 && std::stoi(port) <= 65535;
+  return is_port &&
          (bracketed ? made_of(host.substr(1, host.size() - 2), ":", isxdigit) : made_of(host, "._-", isalnum));
 }
 
@@ -70,6 +77,9 @@ std::optional<Shape> shape_of(const json& raw, const std::string& where) {
     shape.observation = sizes_of(raw.at("observation_shape"));
   else if (has_size)
     shape.observation = {static_cast<std::size_t>(parameters.at("input_size").get<double>())};
+  if (product(shape.observation) > kMaxObservation)
+    throw ConfigError(where + ": observation_shape must have at most " + std::to_string(kMaxObservation) +
+                      " entries in all, not " + raw.at("observation_shape").dump());
   if (has_size && has_shape && parameters.at("input_size").get<double>() != static_cast<double>(product(shape.observation)))
     throw ConfigError(where + ": algorithm_parameters.input_size is " + parameters.at("input_size").dump() +
                       ", but observation_shape has " + std::to_string(product(shape.observation)) +
@@ -78,10 +88,7 @@ std::optional<Shape> shape_of(const json& raw, const std::string& where) {
     throw ConfigError(where + ": algorithm_parameters." + (has_actions ? "input_size" : "act_dim") +
                       " is missing; it says what the policy sees and does");
   if (!has_actions) return std::nullopt;
-  std::string algorithm = raw.value("algorithm_name", "");
-  std::transform(algorithm.begin(), algorithm.end(), algorithm.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  const bool sac = algorithm == "sac";
+  const bool sac = lower_case(raw.value("algorithm_name", "")) == "sac";
   shape.continuous = raw.value("continuous", sac);
   if (sac && !shape.continuous)
     throw ConfigError(where + ": SAC acts with numbers; leave continuous out or write true");
@@ -93,27 +100,33 @@ std::optional<Shape> shape_of(const json& raw, const std::string& where) {
   return shape;
 }
 
-bool safe_fits(const json& action, const std::vector<float>& numbers, const Shape& shape) {
+std::string plain(float number) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%g", static_cast<double>(number));
+  return text;
+}
+
+bool safe_fits(const json& action, const std::vector<double>& numbers, const Shape& shape) {
   if (!shape.continuous)
-    return action.is_number_integer() && numbers[0] >= 0 && numbers[0] < static_cast<float>(shape.actions);
+    return action.is_number_integer() && numbers[0] >= 0 && numbers[0] < static_cast<double>(shape.actions);
   return numbers.size() == shape.actions &&
-         std::all_of(numbers.begin(), numbers.end(), [&](float number) { return std::abs(number) <= shape.limit; });
+         std::all_of(numbers.begin(), numbers.end(), [&](double number) { return std::abs(number) <= shape.limit; });
 }
 
 std::vector<float> safe_action_of(const json& raw, const std::optional<Shape>& shape, const std::string& where) {
   const json action = group(raw, "fallback").value("action", json());
   if (action.is_null()) return {};
-  std::vector<float> numbers;
+  std::vector<double> numbers;
   bool fits = action.is_number() || (action.is_array() && !action.empty());
   for (const auto& entry : action.is_array() ? action : json::array({action})) {
     fits = fits && entry.is_number();
-    if (fits) numbers.push_back(entry.get<float>());
+    if (fits) numbers.push_back(entry.get<double>());
   }
   if (fits && shape) fits = safe_fits(action, numbers, *shape);
-  if (fits) return numbers;
+  if (fits) return {numbers.begin(), numbers.end()};
   std::string wanted = "a number or a list of numbers";
   if (shape && shape->continuous)
-    wanted = std::to_string(shape->actions) + " numbers within ±" + json(shape->limit).dump() + " (act_limit)";
+    wanted = std::to_string(shape->actions) + " numbers within ±" + plain(shape->limit) + " (act_limit)";
   else if (shape)
     wanted = "a whole number from 0 to " + std::to_string(shape->actions - 1);
   throw ConfigError(where + ": fallback.action must be " + wanted + ", not " + action.dump());
@@ -122,6 +135,8 @@ std::vector<float> safe_action_of(const json& raw, const std::optional<Shape>& s
 std::optional<Tls> tls_of(const json& raw, const std::string& where) {
   if (!raw.contains("tls")) return std::nullopt;
   const json& given = raw.at("tls");
+  if (given.contains("cert") != given.contains("key"))
+    throw ConfigError(where + ": tls.cert and tls.key belong together; give both or neither");
   Tls tls;
   for (auto [key, file] : {std::pair{"ca", &tls.ca}, std::pair{"cert", &tls.cert}, std::pair{"key", &tls.key}}) {
     if (!given.contains(key)) continue;
@@ -129,8 +144,6 @@ std::optional<Tls> tls_of(const json& raw, const std::string& where) {
     if (!std::filesystem::is_regular_file(*file))
       throw ConfigError(where + ": tls." + key + " names " + *file + ", which is not a file");
   }
-  if (tls.cert.empty() != tls.key.empty())
-    throw ConfigError(where + ": tls.cert and tls.key belong together; give both or neither");
   return tls;
 }
 
@@ -157,11 +170,11 @@ Configuration configuration_of(const json& raw, const std::string& where) {
   result.tls = tls_of(raw, where);
   result.insecure = raw.value("insecure", false);
   check_secrecy(result, where);
-  result.max_traj_length = static_cast<std::size_t>(raw.value("max_traj_length", 1000.0));
-  result.send_frequency = static_cast<std::size_t>(raw.value("send_frequency", 10.0));
+  result.max_traj_length = static_cast<std::size_t>(raw.value("max_traj_length", static_cast<double>(result.max_traj_length)));
+  result.send_frequency = static_cast<std::size_t>(raw.value("send_frequency", static_cast<double>(result.send_frequency)));
   result.flush_seconds = raw.value("flush_seconds", result.flush_seconds);
   result.poll_seconds = raw.value("poll_seconds", result.poll_seconds);
-  result.deadline_seconds = raw.value("deadline_ms", 5.0) / 1000;
+  result.deadline_seconds = raw.value("deadline_ms", 1000 * result.deadline_seconds) / 1000;
   result.mode = mode_of(raw.value("mode", "act"));
   result.remote = raw.value("inference", "local") == "remote";
   const json spool = group(raw, "spool");
@@ -189,7 +202,10 @@ Configuration load_configuration(const std::string& path) {
 Configuration parse_configuration(const std::string& text, const std::string& where) {
   json raw;
   try {
-    raw = json::parse(text);
+    raw = json::parse(text, [&](int depth, json::parse_event_t, json&) {
+      if (depth > kMaxDepth) throw ConfigError(where + " is not JSON: it is nested more than " + std::to_string(kMaxDepth) + " deep");
+      return true;
+    });
   } catch (const json::exception& error) {
     throw ConfigError(where + " is not JSON: " + error.what());
   }

@@ -54,11 +54,13 @@ class Courier {
   void close(double seconds);
 
  private:
+  // bringing.cpp
   void bring();
-  void carry();
   Answer open();
   Answer fetch();
   void use(Held arrived);
+  // carrying.cpp
+  void carry();
   double send(Pause& pause);
   void finish();
   // Apart from the others, because each of them may wait for the gateway.

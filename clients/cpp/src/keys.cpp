@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
-#include <map>
-#include <set>
 
+#include "key_table.hpp"
 #include "penstock/errors.hpp"
 
 namespace penstock {
@@ -13,96 +13,18 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMany = 1099511627776.0;  // 2^40: no upper end worth saying
-
-enum class Kind { text, whole, number, flag, shape, group, any };
-
-struct Key {
-  Kind kind;
-  double low = 0, high = kMany;
-  std::vector<std::string> choices = {};
-  bool null = false;
-  bool above = false;  // whether `low` itself is not allowed
-};
-
-Key text(std::vector<std::string> choices = {}) { return {Kind::text, 0, kMany, std::move(choices)}; }
-Key whole(double low, double high = kMany) { return {Kind::whole, low, high}; }
-Key number(double low, double high) { return {Kind::number, low, high}; }
-Key above(double low, double high, bool null = false) { return {Kind::number, low, high, {}, null, true}; }
-Key shape() { return {Kind::shape, 1, 1 << 20}; }
-
-using Table = std::map<std::string, Key>;
-
-const Table& parameters() {
-  static const Table table = {{"batch_size", whole(1, 1 << 20)},
-                              {"act_dim", whole(1, 1 << 16)},
-                              {"input_size", whole(1, 1 << 20)},
-                              {"seed", whole(0, 9223372036854775807.0)},
-                              {"traj_per_epoch", whole(1, 1 << 20)},
-                              {"clip_ratio", above(0, 1)},
-                              {"gamma", number(0, 1)},
-                              {"lam", number(0, 1)},
-                              {"pi_lr", above(0, 1)},
-                              {"vf_lr", above(0, 1)},
-                              {"q_lr", above(0, 1)},
-                              {"train_pi_iters", whole(1, 100000)},
-                              {"train_v_iters", whole(1, 100000)},
-                              {"train_q_iters", whole(1, 100000)},
-                              {"target_kl", above(0, 1e3, true)},
-                              {"buf_size", whole(1, 1 << 30)},
-                              {"epsilon", number(0, 1)},
-                              {"epsilon_min", number(0, 1)},
-                              {"epsilon_decay_steps", whole(1)},
-                              {"polyak", number(0, 1)},
-                              {"target_rate", above(0, 1)},
-                              {"hidden_sizes", shape()},
-                              {"activation", text({"tanh", "relu"})},
-                              {"entropy", number(0, 1e3)},
-                              {"ent_coef", number(0, 1e3)}};
-  return table;
-}
-
-const std::map<std::string, Table>& groups() {
-  static const std::map<std::string, Table> tables = {
-      {"spool", {{"folder", text()}, {"max_bytes", whole(1 << 16)}}},
-      {"fallback", {{"action", {Kind::any}}}},
-      {"tls", {{"ca", text()}, {"cert", text()}, {"key", text()}}},
-      {"network",
-       {{"body", text({"auto", "mlp", "items"})}, {"hidden", shape()}, {"activation", text({"tanh", "relu"})}}}};
-  return tables;
-}
-
-const Table& top() {
-  static const Table table = {{"client_id", text()},
-                              {"algorithm_name", text()},
-                              {"algorithm_parameters", {Kind::group}},
-                              {"act_limit", above(0, 1e6)},
-                              {"max_traj_length", whole(1, 65536)},
-                              {"type", text({"onpolicy", "offpolicy"})},
-                              {"train_server_address", text()},
-                              {"send_frequency", whole(1, 10000)},
-                              {"token", text()},
-                              {"token_file", text()},
-                              {"tls", {Kind::group}},
-                              {"insecure", {Kind::flag}},
-                              {"deadline_ms", above(0, 60000)},
-                              {"spool", {Kind::group}},
-                              {"fallback", {Kind::group}},
-                              {"mode", text({"act", "shadow", "off"})},
-                              {"inference", text({"local", "remote"})},
-                              {"flush_seconds", number(0.05, 3600)},
-                              {"poll_seconds", number(0.05, 30)},
-                              {"masked", {Kind::flag}},
-                              {"network", {Kind::group}},
-                              {"observation_shape", shape()},
-                              {"continuous", {Kind::flag}}};
-  return table;
-}
+constexpr double kMany = 1099511627776.0;                  // 2^40: no upper end worth saying
+constexpr std::uint64_t kGreatestWhole = 0x7FFFFFFFFFFFFFFFu;
+constexpr double kBeyondWhole = 9223372036854775808.0;     // 2^63, which no whole number here reaches
 
 bool in_range(const json& value, const Key& key, bool is_whole) {
   if (!value.is_number()) return false;
   const double given = value.get<double>();
-  if (is_whole && (!std::isfinite(given) || given != std::floor(given))) return false;
+  if (is_whole) {
+    // as a double the greatest integer, 2^63 - 1, looks like 2^63
+    if (value.is_number_float() && (given != std::floor(given) || given >= kBeyondWhole)) return false;
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() > kGreatestWhole) return false;
+  }
   return (key.above ? key.low < given : key.low <= given) && given <= key.high;
 }
 
@@ -164,6 +86,17 @@ void check_group(const json& raw, const Table& table, const std::string& where, 
   }
 }
 
+// A stranger's algorithm names its own parameters, and the gateway checks them; what is read here is checked here.
+void check_parameters(const json& raw, const std::string& algorithm, const std::string& where) {
+  const auto& known = known_algorithms();
+  if (std::find(known.begin(), known.end(), algorithm) != known.end())
+    return check_group(raw, parameter_keys(), where, "algorithm_parameters.");
+  json shapes = json::object();
+  for (const auto& name : shape_parameters())
+    if (raw.contains(name)) shapes[name] = raw.at(name);
+  check_group(shapes, parameter_keys(), where, "algorithm_parameters.");
+}
+
 // Levenshtein's distance.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -185,23 +118,17 @@ std::size_t distance(const std::string& a, const std::string& b) {
 void check_keys(const json& raw, const std::string& where) {
   if (!raw.is_object())
     throw ConfigError(where + " must hold one object with keys such as 'client_id', not " + shown("", raw));
-  check_group(raw, top(), where, "");
-  for (const auto& [group, table] : groups())
+  check_group(raw, top_keys(), where, "");
+  for (const auto& [group, table] : group_keys())
     if (raw.contains(group)) check_group(raw.at(group), table, where, group + ".");
-  // a stranger's algorithm names its own parameters, and the gateway checks them
-  static const std::set<std::string> ours = {"ppo", "dqn", "sac", "impala", "reinforce"};
-  std::string algorithm = raw.value("algorithm_name", "ppo");
-  std::transform(algorithm.begin(), algorithm.end(), algorithm.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  if (ours.count(algorithm) && raw.contains("algorithm_parameters"))
-    check_group(raw.at("algorithm_parameters"), parameters(), where, "algorithm_parameters.");
+  if (raw.contains("algorithm_parameters"))
+    check_parameters(raw.at("algorithm_parameters"), lower_case(raw.value("algorithm_name", "ppo")), where);
 }
 
-const std::vector<std::string>& trained_keys() {
-  static const std::vector<std::string> keys = {"client_id", "algorithm_name", "algorithm_parameters", "act_limit",
-                                                "max_traj_length", "type", "masked", "network",
-                                                "observation_shape", "continuous"};
-  return keys;
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return text;
 }
 
 std::string nearest(const std::string& word, std::vector<std::string> known) {

@@ -1,4 +1,4 @@
-// Every key of a client's configuration and the values it may have: src/penstock/client/keys.py in C++.
+// A client's configuration against the table of its keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,8 +10,7 @@ namespace penstock {
 // Throws ConfigError for an unknown key (with the nearest one) or a value outside its range.
 void check_keys(const nlohmann::json& raw, const std::string& where);
 
-// What the gateway is told. Everything else, tokens above all, stays here.
-const std::vector<std::string>& trained_keys();
+std::string lower_case(std::string text);
 
 // A hint to append to an error: the closest known word, or all of them where few.
 std::string nearest(const std::string& word, std::vector<std::string> known);

@@ -20,6 +20,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMagic = "PSB1";
 constexpr std::size_t kMaxBatch = 8 << 20;
+constexpr std::size_t kBlock = 4096;
+
+// What a file takes of the disk: whole blocks. The Python client counts the same.
+std::size_t on_disk(std::size_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
 
 std::string random_source() {
   static const char* digits = "0123456789abcdef";
@@ -66,7 +70,7 @@ std::size_t write_batch(const fs::path& path, const std::vector<Numbered>& traje
     fs::remove(beside, error);
     throw Error("the spool cannot write " + path.string() + "; is the disk full?");
   }
-  return whole.size();
+  return on_disk(whole.size());
 }
 
 std::vector<Numbered> read_batch(const std::string& content, const std::string& path) {
@@ -92,7 +96,7 @@ bool made_of(const std::string& text, const char* letters) {
 }
 
 // The count in <20 digits>-<1 to 6 digits>.batch, or 0 for any other name.
-std::size_t count_in(const std::string& name) {
+std::size_t named_count(const std::string& name) {
   const std::string ending = ".batch";
   if (name.size() < 22 + ending.size() || name.size() > 27 + ending.size() || name[20] != '-') return 0;
   if (name.compare(name.size() - ending.size(), ending.size(), ending) != 0) return 0;
@@ -106,10 +110,10 @@ std::vector<Batch> batches_in(const fs::path& folder, const std::string& source)
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const std::size_t count = count_in(name);
+    const std::size_t count = named_count(name);
     if (count == 0) continue;
     const auto size = entry.file_size(error);
-    if (!error) found.push_back({entry.path(), source, count, size});
+    if (!error) found.push_back({entry.path(), source, count, on_disk(size)});
   }
   std::sort(found.begin(), found.end(), [](const Batch& a, const Batch& b) { return a.path < b.path; });
   return found;
@@ -122,18 +126,6 @@ Spool::Spool(fs::path folder, std::size_t max_bytes)
 
 Spool::~Spool() { close(); }
 
-std::size_t Spool::trajectories() const {
-  std::size_t total = 0;
-  for (const auto& batch : batches_) total += batch.count;
-  return total;
-}
-
-std::size_t Spool::bytes() const {
-  std::size_t total = 0;
-  for (const auto& batch : batches_) total += batch.size;
-  return total;
-}
-
 std::size_t Spool::put(const std::vector<Numbered>& trajectories) {
   if (!locks_.count(source_) && !lock(source_)) throw Error("the spool " + folder_.string() + " cannot be locked");
   const std::string first = std::to_string(trajectories.front().first);
@@ -141,6 +133,7 @@ std::size_t Spool::put(const std::vector<Numbered>& trajectories) {
   const fs::path path = folder_ / source_ / (name + ".batch");
   const std::size_t size = write_batch(path, trajectories);
   batches_.push_back({path, source_, trajectories.size(), size});
+  count_in(batches_.back());
   return drop_oldest();
 }
 
@@ -157,16 +150,30 @@ void Spool::keep_of_oldest(const std::vector<Numbered>& remaining) {
   Batch& batch = batches_.front();
   if (!remaining.empty()) {
     if (remaining.size() == batch.count) return;
-    batch.size = write_batch(batch.path, remaining);  // the name says what it began as; `count` what it has
-    batch.count = remaining.size();
+    const std::size_t size = write_batch(batch.path, remaining);
+    count_out(batch);
+    batch.size = size;
+    batch.count = remaining.size();  // the name says what it began as
+    count_in(batch);
     return;
   }
   std::error_code ignored;
+  count_out(batch);
   fs::remove(batch.path, ignored);
   const std::string source = batch.source;
   batches_.pop_front();
-  const bool more = std::any_of(batches_.begin(), batches_.end(), [&](const Batch& b) { return b.source == source; });
-  if (source != source_ && !more) release(source);
+  // the batches of one source lie together
+  if (source != source_ && (batches_.empty() || batches_.front().source != source)) release(source);
+}
+
+void Spool::count_in(const Batch& batch) {
+  trajectories_ += batch.count;
+  bytes_ += batch.size;
+}
+
+void Spool::count_out(const Batch& batch) {
+  trajectories_ -= batch.count;
+  bytes_ -= batch.size;
 }
 
 std::size_t Spool::adopt() {
@@ -177,6 +184,7 @@ std::size_t Spool::adopt() {
     if (source.size() != 32 || !made_of(source, "0123456789abcdef") || locks_.count(source) || !lock(source)) continue;
     const auto found = batches_in(folder_ / source, source);
     batches_.insert(batches_.begin(), found.begin(), found.end());
+    for (const auto& batch : found) count_in(batch);
     if (found.empty()) release(source);
   }
   return drop_oldest();
@@ -185,11 +193,12 @@ std::size_t Spool::adopt() {
 void Spool::close() {
   while (!locks_.empty()) release(std::string(locks_.begin()->first));
   batches_.clear();
+  trajectories_ = bytes_ = 0;
 }
 
 std::size_t Spool::drop_oldest() {
   std::size_t dropped = 0;
-  while (!batches_.empty() && bytes() > max_bytes_) {
+  while (!batches_.empty() && bytes_ > max_bytes_) {
     dropped += batches_.front().count;
     keep_of_oldest({});
   }

@@ -24,7 +24,8 @@ using Numbered = std::pair<std::uint64_t, std::string>;
 struct Batch {
   std::filesystem::path path;
   std::string source;
-  std::size_t count = 0, size = 0;
+  std::size_t count = 0;
+  std::size_t size = 0;  // in whole blocks of 4096 bytes, as the disk has it
 };
 
 class Spool {
@@ -35,8 +36,9 @@ class Spool {
   Spool& operator=(const Spool&) = delete;
 
   const std::string& source() const { return source_; }
-  std::size_t trajectories() const;
-  std::size_t bytes() const;
+  // What waits: running totals, because there may be very many batches.
+  std::size_t trajectories() const { return trajectories_; }
+  std::size_t bytes() const { return bytes_; }
   bool empty() const { return batches_.empty(); }
   // The next to deliver; there must be one.
   const Batch& oldest() const { return batches_.front(); }
@@ -56,10 +58,12 @@ class Spool {
   bool lock(const std::string& source);
   void release(const std::string& source);
   std::size_t drop_oldest();
+  void count_in(const Batch& batch);
+  void count_out(const Batch& batch);
   void make_folder(const std::filesystem::path& folder) const;
 
   std::filesystem::path folder_;
-  std::size_t max_bytes_;
+  std::size_t max_bytes_, trajectories_ = 0, bytes_ = 0;
   std::string source_;
   std::map<std::string, int> locks_;
   std::deque<Batch> batches_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -36,6 +37,31 @@ TEST(Delta, OfPythonGivesBackEveryBit) {
   const Tensors found = apply_delta(recorded.base, recorded.delta);
   EXPECT_EQ(weights_sha256(found), recorded.target_sha256);
   for (const auto& [name, tensor] : recorded.target) EXPECT_EQ(found.at(name).bytes, tensor.bytes) << name;
+}
+
+std::vector<std::uint32_t> bits_of(const Tensor& tensor) {
+  std::vector<std::uint32_t> bits(tensor.bytes.size() / 4);
+  std::memcpy(bits.data(), tensor.bytes.data(), tensor.bytes.size());
+  return bits;
+}
+
+// As tests/unit/test_delta.py has it for Python.
+TEST(Delta, LiesInTheOrderOfTheExponentsItChanges) {
+  const Tensors base = {{"a", tensor_of({3}, {4.0f, 0.5f, 4.5f})}, {"b", tensor_of({1}, {0.75f})}};
+  // by hand: 0.5 and 0.75 (exponent 126) come before 4.0 and 4.5 (129); folding doubles. Only the last plane is not zero
+  const std::string planes = std::string(12, '\0') + std::string({2 * 2, 2 * 4, 2 * 1, 2 * 3});
+  const Tensors found = apply_delta(base, squeezed(planes));
+  EXPECT_EQ(bits_of(found.at("a")), (std::vector<std::uint32_t>{0x40800000 + 1, 0x3F000000 + 2, 0x40900000 + 3}));
+  EXPECT_EQ(bits_of(found.at("b")), std::vector<std::uint32_t>{0x3F400000 + 4});
+}
+
+TEST(Delta, OfOneStepGivesTheNextNumberWhateverTheSign) {
+  const Tensors base = {{"a", tensor_of({4}, {1.0f, -1.0f, 0.0f, -0.0f})}};
+  // by hand, in the order of the exponents: 0 and -0 (0), then 1 and -1 (127). +1 folds to 2, -1 to 1
+  const std::string planes = std::string(12, '\0') + std::string({2, 1, 2, 2});
+  const Tensors found = apply_delta(base, squeezed(planes));
+  EXPECT_EQ(bits_of(found.at("a")),
+            (std::vector<std::uint32_t>{0x3F800000 + 1, 0xBF800000 - 1, 0x00000001, 0x80000001}));
 }
 
 TEST(Delta, ThatIsDamagedIsRefused) {

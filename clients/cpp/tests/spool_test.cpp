@@ -30,14 +30,40 @@ TEST(Spool, GivesBackWhatItWasGivenInOrder) {
   EXPECT_TRUE(spool.empty());
 }
 
-TEST(Spool, DropsTheOldestAndSaysHowMany) {
+// As tests/unit/test_client_spool.py has it for Python.
+TEST(Spool, AFullOneDropsTheOldestAndSaysHowMany) {
   const ScratchFolder folder;
-  Spool spool(folder.path, 1000);
-  EXPECT_EQ(spool.put(batch(1, 3)), 0u);
-  EXPECT_EQ(spool.put(batch(4, 4)), 0u);
-  EXPECT_EQ(spool.put(batch(8, 4)), 3u);
-  EXPECT_LE(spool.bytes(), 1000u);
-  EXPECT_EQ(spool.read_oldest(), batch(4, 4));
+  Spool spool(folder.path, 8192);  // two blocks of the disk
+  EXPECT_EQ(spool.put(batch(1, 2, 400)), 0u);
+  EXPECT_EQ(spool.put(batch(3, 1, 400)), 0u);
+  EXPECT_EQ(spool.bytes(), 8192u);
+  EXPECT_EQ(spool.put(batch(4, 1, 400)), 2u);
+  EXPECT_EQ(spool.bytes(), 8192u);
+  EXPECT_EQ(spool.trajectories(), 2u);
+  EXPECT_EQ(spool.read_oldest(), batch(3, 1, 400));
+}
+
+TEST(Spool, CountsWholeBlocksOfEveryFile) {
+  const ScratchFolder folder;
+  {
+    Spool spool(folder.path, 1 << 20);
+    spool.put(batch(1, 1, 4096 - 20));  // with 8 bytes before all and 12 before each it fills one block
+    EXPECT_EQ(spool.bytes(), 4096u);
+    spool.put(batch(2, 1, 4096 - 19));
+    EXPECT_EQ(spool.bytes(), 3 * 4096u);
+    spool.put(batch(3, 2, 4000));
+    EXPECT_EQ(spool.bytes(), 5 * 4096u);
+    spool.keep_of_oldest({});
+    spool.keep_of_oldest({});
+    spool.keep_of_oldest({batch(3, 2, 4000)[1]});  // half of it is delivered
+    EXPECT_EQ(spool.bytes(), 4096u);
+    EXPECT_EQ(spool.trajectories(), 1u);
+  }
+  Spool heir(folder.path, 1 << 20);
+  heir.adopt();
+  EXPECT_EQ(heir.bytes(), 4096u);
+  heir.keep_of_oldest({});
+  EXPECT_EQ(heir.bytes(), 0u);
 }
 
 TEST(Spool, WhatAnotherLeftIsAdoptedUnderItsSourceButNotWhileItLives) {

@@ -8,24 +8,25 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import weakref
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from penstock.client import forking
 from penstock.client import layout as layouts
 from penstock.client.aside import switched_off_by_environment
 from penstock.client.choosing import Chooser
 from penstock.client.courier import Courier
 from penstock.client.deciding import Heuristic
+from penstock.client.episodes import Episodes
 from penstock.client.fallback import Fallback
 from penstock.client.figures import KEPT, Counters
 from penstock.client.remote import RemoteDecider
 from penstock.client.settings import Settings, load, settings
 from penstock.client.trajectory import Action, Trajectory
-from penstock.errors import ConfigError, Conflict, Unavailable
+from penstock.errors import Conflict, Unavailable
 from penstock.model.version import Version
 
 ANSWER_SECONDS = 2.0
@@ -36,7 +37,6 @@ SHAPES_SECONDS = 30.0
 
 CLOSE_SECONDS = 5.0
 _TIMES = KEPT - 1
-_agents: weakref.WeakSet[RL4SysAgent] = weakref.WeakSet()
 
 
 class RL4SysAgent:
@@ -59,17 +59,14 @@ class RL4SysAgent:
         self.settings: Settings = settings(conf_path) if isinstance(conf_path, Mapping) else load(conf_path)
         self.counters = Counters()
         self._heuristic, self._seed = heuristic, seed
-        self._limit, self._deadline = self.settings.max_traj_length, self.settings.deadline
+        self._deadline = self.settings.deadline
         self._shadow = self.settings.mode == "shadow"
         off = {"caller": self.settings.mode == "off", "environment": switched_off_by_environment()}
         self._chooser = Chooser(self.counters, off)
-        # weak: an application that forgets a trajectory without ending it has let it go
-        self._open: weakref.WeakSet[Trajectory] = weakref.WeakSet()
-        self._unpaid: list[Trajectory] = []
         self._started = self._closed = False
         self._courier = self._new_courier()
         self._begin_work()
-        _agents.add(self)
+        forking.watch(self)
         atexit.register(self.close)
 
     # what the application calls for every decision
@@ -98,7 +95,7 @@ class RL4SysAgent:
         except (TypeError, ValueError):  # an array of texts or objects
             numbers[...] = self._layout.flat(obs)
         if np.isfinite(numbers, self._finite).tobytes() != self._all_finite:
-            self._check_finite(numbers)
+            self._layout.check_finite(numbers)
         if traj.masks is not None:
             traj.masks[row] = True if mask is None else self._layout.mask(mask)
         elif mask is not None:
@@ -148,12 +145,9 @@ class RL4SysAgent:
             raise Conflict("this trajectory has ended already")
         if action is not None and not (action.added and action._trajectory is traj):
             self.add_to_trajectory(traj, action)
-        final = None
-        if truncated and final_obs is not None:
-            final = self._layout.flat(final_obs).copy()
-            self._check_finite(final)
+        final = self._layout.final(final_obs) if truncated and final_obs is not None else None
         traj.terminated, traj.final = not truncated, final
-        self._end(traj)
+        self._episodes.end(traj)
 
     # steering
 
@@ -192,14 +186,9 @@ class RL4SysAgent:
         """Send what has ended, or leave it in the spool; open trajectories are dropped. Returns in time."""
         if self._closed:
             return
-        self._settle()
         self._closed = True
         atexit.unregister(self.close)
-        self.counters.drop("not_ended", sum(1 for trajectory in self._open if trajectory.length))
-        self.counters.drop("no_reward", len(self._unpaid))
-        for trajectory in self._open:
-            trajectory.ended = trajectory.handed = True
-        self._open.clear()
+        self._episodes.close()
         if self._started:
             self._courier.close(seconds)
 
@@ -247,6 +236,7 @@ class RL4SysAgent:
 
     def _use_layout(self, layout: layouts.Layout) -> None:
         self._layout, self._shape = layout, layout.observation
+        self._episodes = Episodes(layout, self.settings.max_traj_length, self._courier, self.counters)
         self._finite = np.ones(layout.observation, np.bool_)
         self._all_finite = self._finite.tobytes()
         fallback = Fallback(layout, self._heuristic, self.settings.safe_action, self.counters)
@@ -261,68 +251,26 @@ class RL4SysAgent:
         if not self._started:
             self._courier.start(self._layout)
             self._started = True
-        self._settle()
-        late = [trajectory for trajectory in self._unpaid if old is None or trajectory is old]
-        if late:
-            self._unpaid = [trajectory for trajectory in self._unpaid if trajectory not in late]
-            self.counters.drop("no_reward", len(late))
-            raise Conflict(
-                "the last step of an ended trajectory has no reward, so it was dropped; call action.update_reward "
-                "before the next request"
-            )
-        try:
-            arrays = self._courier.outbox.pool.pop()
-        except IndexError:
-            arrays = None
-        trajectory = Trajectory(self._layout, self._limit, arrays)
-        self._open.add(trajectory)
-        return trajectory
+        return self._episodes.begin(old)
 
     def _make_room(self, traj: Trajectory, obs: Any, mask: Any) -> Trajectory:
         """More rows, or beyond `max_traj_length` a new trajectory: what is seen now ends the old one."""
         if traj.capacity < traj.limit:
             traj.grow()
             return traj
-        traj.final = self._layout.flat(obs).copy()
-        self._check_finite(traj.final)
-        traj.final_mask = None if mask is None else self._layout.mask(mask)
-        self._end(traj)
+        self._episodes.cut_off(traj, obs, mask)
         return self._begin(traj)
 
-    def _end(self, traj: Trajectory) -> None:
-        traj.ended = True
-        self._open.discard(traj)
-        if not traj.length:
-            traj.handed = True
-        elif traj.rewards[traj.length - 1] is None:
-            self._unpaid.append(traj)
-        else:
-            self._hand_over(traj)
+    def before_fork(self) -> None:
+        self._courier.link.pause()
 
-    def _settle(self) -> None:
-        """Hand over ended trajectories whose last reward has come since."""
-        paid = [traj for traj in self._unpaid if traj.rewards[traj.length - 1] is not None]
-        self._unpaid = [traj for traj in self._unpaid if traj not in paid]
-        for traj in paid:
-            self._hand_over(traj)
+    def after_fork_in_parent(self) -> None:
+        self._courier.link.resume()
 
-    def _hand_over(self, traj: Trajectory) -> None:
-        traj.handed = True
-        self._courier.put(traj)
-
-    def _check_finite(self, numbers: Any) -> None:
-        if not np.isfinite(numbers).all():
-            at = int(np.argmin(np.isfinite(numbers)))
-            raise ConfigError(
-                f"entry {at} of an observation is not a finite number; replace what is missing first"
-            )
-
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In the child: what is open belongs to the parent; a courier of our own starts with the next episode."""
-        for traj in self._open:
-            traj.ended = traj.handed = True
-        self._open, self._unpaid = weakref.WeakSet(), []
-        _parents.append(self._courier)
+        self._episodes.let_go()
+        forking.keep(self._courier)
         self._courier.outbox.spool.abandon()
         self.counters = Counters()
         self._seed = None
@@ -330,15 +278,3 @@ class RL4SysAgent:
         self._courier = self._new_courier()
         self._started = False
         self._use_layout(self._layout)
-
-
-_parents: list[Courier] = []
-"""Couriers of the parent process: never used again, never taken apart here, because their threads are not here."""
-
-
-def _after_fork_in_child() -> None:
-    for agent in list(_agents):
-        agent._after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -18,7 +18,7 @@ from penstock.client import description as descriptions
 from penstock.client.deciding import Decider, output_width
 from penstock.client.figures import Counters, Reporter
 from penstock.client.layout import Layout, disagreement, of_description
-from penstock.client.link import Link
+from penstock.client.link import Interrupted, Link
 from penstock.client.outbox import BATCH_BYTES, Outbox
 from penstock.client.settings import Settings
 from penstock.client.trajectory import Trajectory
@@ -148,6 +148,8 @@ class Courier:
                 else:
                     self._stop.wait(TICK)
                 pause.after_success()
+                continue
+            except Interrupted:
                 continue
             except NotThisDelta as error:
                 self._counters.trouble("delta", f"{error}; the whole version is asked for")

@@ -1,11 +1,11 @@
 """Every key of a client's configuration: what kind of value it takes, from where to where.
 
-The C++ client reads the same file. What is trained is checked again by the gateway, which knows the algorithms.
+The C++ client reads the same file; its table is made from this one (`clients/cpp/keys.py`). What is trained is
+checked again by the gateway, which knows the algorithms.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Literal
 
 from penstock.errors import ConfigError, nearest
@@ -80,7 +80,10 @@ OWN_NAMES = (
 )  # fmt: skip
 """Our own names of settings, which the gateway understands and checks as well."""
 
-_PARAMETERS = PARAMETERS | {name: Key("any") for name in OWN_NAMES}
+ALL_PARAMETERS = PARAMETERS | {name: Key("any") for name in OWN_NAMES}
+
+SHAPE_PARAMETERS = ("act_dim", "input_size")
+"""Parameters that the client itself reads, whatever the algorithm."""
 
 GROUPS: dict[str, dict[str, Key]] = {
     "spool": {"folder": text(), "max_bytes": whole(1 << 16)},
@@ -137,8 +140,9 @@ def check(raw: Any, where: str) -> dict[str, Any]:
     for group, table in GROUPS.items():
         _check_group(raw.get(group) or {}, table, where, f"{group}.")
     parameters = raw.get("algorithm_parameters") or {}
-    if str(raw.get("algorithm_name", "ppo")).lower() in ALGORITHMS:
-        _check_group(parameters, _PARAMETERS, where, "algorithm_parameters.")
+    if str(raw.get("algorithm_name", "ppo")).lower() not in ALGORITHMS:
+        parameters = {name: parameters[name] for name in SHAPE_PARAMETERS if name in parameters}
+    _check_group(parameters, ALL_PARAMETERS, where, "algorithm_parameters.")
     return dict(raw)
 
 
@@ -151,7 +155,9 @@ def _check_group(raw: Mapping[Any, Any], table: Mapping[str, Key], where: str, p
         if name not in table:
             raise ConfigError(f"{where}: there is no key {prefix}{name}{nearest(str(name), table)}")
         if not _fits(value, table[name]):
-            raise ConfigError(f"{where}: {prefix}{name} must be {_wanted(table[name])}, not {_shown(value)}")
+            # a secret does not belong into an error
+            shown = "what stands there" if name == "token" else _shown(value)
+            raise ConfigError(f"{where}: {prefix}{name} must be {_wanted(table[name])}, not {shown}")
 
 
 def _fits(value: Any, key: Key) -> bool:
@@ -175,7 +181,7 @@ def _fits(value: Any, key: Key) -> bool:
 def _number(value: Any, key: Key, is_whole: bool) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    if is_whole and (not isfinite(value) or value != int(value)):
+    if is_whole and isinstance(value, float) and not value.is_integer():
         return False
     return bool(key.low < value <= key.high if key.above else key.low <= value <= key.high)
 

@@ -61,6 +61,19 @@ class Layout:
             )
         return array.reshape(self.observation)
 
+    def final(self, observation: Any) -> Array:
+        """What ends a trajectory: a copy in this shape; raise ConfigError where it does not fit."""
+        numbers = self.flat(observation).copy()
+        self.check_finite(numbers)
+        return numbers
+
+    def check_finite(self, numbers: Array) -> None:
+        if not np.isfinite(numbers).all():
+            at = int(np.argmin(np.isfinite(numbers)))
+            raise ConfigError(
+                f"entry {at} of an observation is not a finite number; replace what is missing first"
+            )
+
     def mask(self, mask: Any) -> Array:
         """A caller's mask as flags; raise ConfigError where it does not fit or allows nothing."""
         if not self.masked:

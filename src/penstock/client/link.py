@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import grpc
 
 from penstock import __version__, proto
+from penstock.client.gate import Gate
 from penstock.client.settings import Settings
 from penstock.client.token import is_loopback
 from penstock.errors import ConfigError, NotFound, PenstockError, Unavailable
@@ -24,6 +26,14 @@ _CALLERS_MISTAKE = {
 }
 
 
+CANCEL_SECONDS = 0.5
+"""How long a call that was given up, or a fork, waits for gRPC to let go."""
+
+
+class Interrupted(Unavailable):
+    """The process forks; the call may be made again at once."""
+
+
 class Link:
     """Thread-safe. Connects by itself when it is first used and again whenever the gateway is back."""
 
@@ -33,6 +43,7 @@ class Link:
         self._unary: dict[str, Any] = {}
         self._channel: Any = None
         self._pending: Any = None
+        self._gate = Gate()
 
     def connect(self) -> None:
         """Make the channel; apart from the constructor, because a forked child must not do that while it forks."""
@@ -81,7 +92,8 @@ class Link:
             configuration=self._settings.trained,
             software=SOFTWARE,
         )
-        reply = self._wait(self._unary["Open"].future(request, timeout=seconds, metadata=self._metadata))
+        with self._gate:
+            reply = self._wait(self._unary["Open"].future(request, timeout=seconds, metadata=self._metadata))
         if reply.protocol != proto.PROTOCOL:
             raise ConfigError(
                 f"the gateway at {self._address} speaks protocol {reply.protocol}, this client "
@@ -92,10 +104,14 @@ class Link:
     def _wait(self, future: Any) -> Any:
         """An answer that `cancel` need not wait for."""
         self._pending = future
+        over = threading.Event()
+        future.add_done_callback(lambda _: over.set())
         try:
             return future.result()
         except grpc.FutureCancelledError as error:
-            raise Unavailable(f"the call to {self._address} was given up") from error
+            over.wait(CANCEL_SECONDS)  # a thread of gRPC's is still at it
+            kind = Interrupted if self._gate.is_shut else Unavailable
+            raise kind(f"the call to {self._address} was given up") from error
         except grpc.RpcError as error:
             raise self._translated(error) from error
         finally:
@@ -103,7 +119,8 @@ class Link:
 
     def call(self, method: str, request: Any, seconds: float) -> Any:
         try:
-            return self._unary[method](request, timeout=seconds, metadata=self._metadata)
+            with self._gate:
+                return self._unary[method](request, timeout=seconds, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._translated(error) from error
         except ValueError as error:  # the channel was closed
@@ -112,8 +129,9 @@ class Link:
     def fetch(self, request: Any, seconds: float) -> Iterator[Any]:
         """Replies as they come; `cancel` ends them."""
         try:
-            self._pending = self._fetch(request, timeout=seconds, metadata=self._metadata)
-            yield from self._pending
+            with self._gate:
+                self._pending = self._fetch(request, timeout=seconds, metadata=self._metadata)
+                yield from self._pending
         except grpc.RpcError as error:
             raise self._translated(error) from error
         except ValueError as error:
@@ -127,12 +145,22 @@ class Link:
         if pending is not None:
             pending.cancel()
 
+    def pause(self) -> None:
+        """Before a fork: nobody is inside gRPC, or its own fork handlers would not run and the child would abort."""
+        self._gate.shut(self.cancel, CANCEL_SECONDS)
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        self._gate.open()
+
     def close(self) -> None:
         if self._channel is not None:
             self._channel.close()
 
     def _translated(self, error: Any) -> PenstockError:
         code, details = error.code(), " ".join(str(error.details() or "").split())[:500]
+        if code == grpc.StatusCode.CANCELLED and self._gate.is_shut:
+            return Interrupted(f"the call to {self._address} was given up")
         if code == grpc.StatusCode.NOT_FOUND:
             return NotFound(f"the gateway at {self._address} does not know this policy: {details}")
         if code in _CALLERS_MISTAKE:

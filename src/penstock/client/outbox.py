@@ -121,8 +121,10 @@ class Outbox:
 
     def store(self) -> None:
         """Move what is packed to the spool."""
+        # a batch is dropped as one, so a small spool gets small ones
+        most = min(self.max_bytes, self._settings.spool_bytes // 8)
         while self._ready:
-            batch = self._next_batch()
+            batch = self._next_batch(most)
             self._forget(len(batch))
             try:
                 self._counters.drop("spool_full", self.spool.put(batch))
@@ -155,7 +157,7 @@ class Outbox:
                 )
                 self.spool.keep(stored, remaining)
             elif self._ready:
-                batch = self._next_batch()
+                batch = self._next_batch(self.max_bytes)
                 remaining, pause = self._deliver(call, reporter, self.spool.source, batch, until)
                 self._forget(len(batch))
                 self._ready.extendleft(reversed(remaining))
@@ -196,12 +198,12 @@ class Outbox:
         pause = min(max(reply.retry_seconds, 0.2), 30.0) if remaining else 0.0
         return remaining, pause
 
-    def _next_batch(self) -> list[Numbered]:
+    def _next_batch(self, max_bytes: int) -> list[Numbered]:
         batch: list[Numbered] = []
         size = 0
         for numbered in self._ready:
             size += len(numbered[1]) + 16
-            if batch and (size > self.max_bytes or len(batch) == BATCH_COUNT):
+            if batch and (size > max_bytes or len(batch) == BATCH_COUNT):
                 break
             batch.append(numbered)
         return batch

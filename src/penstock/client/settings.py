@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ from penstock.errors import ConfigError
 MAX_FILE = 1 << 20
 DEFAULT_ADDRESS = "localhost:50051"
 POLICY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+MAX_ADDRESS = 300
+MAX_OBSERVATION = 1 << 20
+"""Numbers in one, as `input_size` has it."""
+MAX_DEPTH = 32
+"""Of objects and lists in a file, as the C++ client reads it."""
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -87,7 +94,7 @@ def settings(raw: Any, where: str = "the configuration") -> Settings:
         )
     shape = _shape(raw, where)
     address = raw.get("train_server_address", DEFAULT_ADDRESS)
-    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}", address):
+    if not _is_address(address):
         raise ConfigError(f"{where}: train_server_address must be HOST:PORT, not {address!r}")
     spool = raw.get("spool") or {}
     token, tls = find_token(raw, address, where), _tls(raw.get("tls"), where)
@@ -112,14 +119,23 @@ def settings(raw: Any, where: str = "the configuration") -> Settings:
     )
 
 
+def _is_address(text: str) -> bool:
+    found = ADDRESS.fullmatch(text)
+    return found is not None and len(text) <= MAX_ADDRESS and 1 <= int(found[2]) <= 65_535
+
+
 def _shape(raw: Mapping[str, Any], where: str) -> Shape | None:
     parameters = raw.get("algorithm_parameters") or {}
     size, actions = parameters.get("input_size"), parameters.get("act_dim")
     observation = raw.get("observation_shape")
-    if size is not None and observation is not None and int(size) != _product(observation):
+    if observation is not None and prod(map(int, observation)) > MAX_OBSERVATION:
+        raise ConfigError(
+            f"{where}: observation_shape must have at most {MAX_OBSERVATION} entries in all, not {observation!r}"
+        )
+    if size is not None and observation is not None and int(size) != prod(map(int, observation)):
         raise ConfigError(
             f"{where}: algorithm_parameters.input_size is {size}, but observation_shape has "
-            f"{_product(observation)} entries; leave one out"
+            f"{prod(map(int, observation))} entries; leave one out"
         )
     if (size is None and observation is None) != (actions is None):
         missing = "algorithm_parameters.act_dim" if actions is None else "algorithm_parameters.input_size"
@@ -137,16 +153,16 @@ def _shape(raw: Mapping[str, Any], where: str) -> Shape | None:
 
 
 def _safe_action(action: Any, shape: Shape | None, where: str) -> Any:
-    if action is None or shape is None:
+    if action is None:
         return action
-    if shape.continuous:
-        numbers = action if isinstance(action, list | tuple) else [action]
-        fits = len(numbers) == shape.actions and all(
-            isinstance(n, int | float) and not isinstance(n, bool) and abs(n) <= shape.limit for n in numbers
-        )
+    numbers = action if isinstance(action, list | tuple) else [action]
+    fits = bool(numbers) and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+    wanted = "a number or a list of numbers"
+    if shape is not None and shape.continuous:
+        fits = fits and len(numbers) == shape.actions and all(abs(n) <= shape.limit for n in numbers)
         wanted = f"{shape.actions} numbers within ±{shape.limit:g} (act_limit)"
-    else:
-        fits = isinstance(action, int) and not isinstance(action, bool) and 0 <= action < shape.actions
+    elif shape is not None:
+        fits = fits and isinstance(action, int) and 0 <= action < shape.actions
         wanted = f"a whole number from 0 to {shape.actions - 1}"
     if not fits:
         raise ConfigError(f"{where}: fallback.action must be {wanted}, not {action!r}")
@@ -175,18 +191,26 @@ def _pem(file: Path, where: str) -> bytes:
     return content
 
 
-def _product(shape: Any) -> int:
-    result = 1
-    for size in shape:
-        result *= int(size)
-    return result
-
-
 def _json(content: str, file: Path) -> Any:
     try:
-        return json.loads(content)
+        raw = json.loads(content, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not JSON: {error}") from error
+    if _is_deeper(raw, MAX_DEPTH):
+        raise ConfigError(f"{file} is not JSON: it is nested more than {MAX_DEPTH} deep")
+    return raw
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(entries) and (depth == 0 or any(_is_deeper(entry, depth - 1) for entry in entries))
 
 
 def _yaml(content: str, file: Path) -> Any:

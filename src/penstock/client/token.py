@@ -60,7 +60,7 @@ def _read(file: Path) -> str | None:
 
 
 def _clean(token: str, where: str) -> str:
-    token = token.strip()
+    token = token.strip(" \t\n\r\v\f")
     if len(token) > MAX_TOKEN or not all("!" <= letter <= "~" for letter in token):
         raise ConfigError(f"{where} does not hold a token: it is too long or has letters no token has")
     return token
