@@ -67,10 +67,17 @@ class Tab:
         """Press a button of the question that is open."""
         self.page.get_by_role("dialog").get_by_role("button", name=verb, exact=True).click()
 
-    def fact(self, name: str) -> str:
+    def fact(self, name: str, of: str = "How it stands") -> str:
         """One of the large numbers of a run."""
-        facts = self.page.get_by_label("How it stands").locator("> div")
-        return str(facts.filter(has_text=name).locator(".value").first.inner_text())
+        named = self.page.get_by_text(name, exact=True)
+        facts = self.page.get_by_label(of, exact=True).locator("> div")
+        return str(facts.filter(has=named).locator(".value").first.inner_text())
+
+    def wait_for_fact(self, of: str, name: str, value: str, seconds: float = 60.0) -> None:
+        """Until one of them is this."""
+        named = self.page.get_by_text(name, exact=True)
+        facts = self.page.get_by_label(of, exact=True).locator("> div").filter(has=named)
+        facts.locator(".value").get_by_text(value, exact=True).wait_for(timeout=seconds * 1000)
 
     def drawn(self, chart: str) -> dict[str, float]:
         """What a chart shows: `points`, and `last`, where its axis ends."""

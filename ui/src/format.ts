@@ -40,6 +40,17 @@ export function milliseconds(seconds: number): string {
 	return seconds < 0.001 ? "less than 1 ms" : `${Number((seconds * 1000).toPrecision(2))} ms`;
 }
 
+/** How long something very short took. */
+export function microseconds(value: number): string {
+	return value < 1000 ? `${Math.round(value)} µs` : `${Number((value / 1000).toPrecision(2))} ms`;
+}
+
+/** A share of one, as 0.4 % or 45 %. */
+export function percent(share: number): string {
+	const value = share * 100;
+	return `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} %`;
+}
+
 export function duration(seconds: number): string {
 	if (!Number.isFinite(seconds)) return "–";
 	const s = Math.max(0, seconds);

@@ -172,8 +172,12 @@ class Commander:
         return self._ask(_Wish(who, key, request, run, "resume"), run, "resume", plan)
 
     def scale_actors(self, who: Principal, run: str, actors: int, key: str | None = None) -> Accepted:
-        wish = _Wish(who, key, actors, run, "actors")
-        return self._ask(wish, run, "scale", lambda _: verbs.scaled(actors=actors))
+        def plan(row: RunRow) -> dict[str, Any]:
+            arguments = verbs.scaled(actors=actors)
+            verbs.check_scale(row.environment, arguments)
+            return arguments
+
+        return self._ask(_Wish(who, key, actors, run, "actors"), run, "scale", plan)
 
     def scale_learner(self, who: Principal, run: str, learner: int, key: str | None = None) -> Accepted:
         wish = _Wish(who, key, learner, run, "learner")

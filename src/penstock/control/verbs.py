@@ -20,6 +20,7 @@ from penstock.loop.commands import give
 from penstock.loop.keeper import Keeper, Watcher
 from penstock.loop.registry import RunRecord, find, register, registered, unregister
 from penstock.loop.runs import RunFolder
+from penstock.model.clients import is_client
 from penstock.model.commands import MOST_ACTORS, Command, Verb, command
 from penstock.model.run import LIVE, Labels, RunState, RunStatus
 from penstock.model.spec import Spec
@@ -69,6 +70,12 @@ def scaled(*, actors: int | None = None, learner: int | None = None) -> dict[str
     if actors is None and learner is None:
         raise ConfigError("say what to scale, as in: penstock scale RUN --actors 4")
     return {name: count for name, count in (("actors", actors), ("learner", learner)) if count is not None}
+
+
+def check_scale(environment: str, arguments: Mapping[str, Any]) -> None:
+    """Raise ConfigError where a policy of clients would get actors: there is nothing here for them to act in."""
+    if is_client(environment) and arguments.get("actors"):
+        raise ConfigError(f"{environment} is played by its clients; connect more of them instead of actors")
 
 
 def changed(spec: Spec, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,8 +198,7 @@ def ask(
     """Give a command to a live run of this host, where its state allows it; return at once."""
     folder = RunFolder.open(home, run)
     check_state(run, folder.status().state, verb)
-    words = dict(arguments or {})
-    return _give(folder, stream, verb, changed(folder.spec(), words) if verb == "set" else words)
+    return _give(folder, stream, verb, _planned(folder.spec(), verb, arguments or {}))
 
 
 def delete(home: Path, run: str, stream: Stream) -> None:
@@ -230,8 +236,15 @@ def remove_topics(home: Path, run: str, stream: Stream) -> None:
 
 def tell(stream: Stream, run: str, verb: Verb, arguments: Mapping[str, Any]) -> None:
     """Give a command to a run whose keeper is on another host; raise NotFound for an unknown run."""
-    spec = find(stream, run).spec
-    give(stream, command(run, verb, changed(spec, arguments) if verb == "set" else dict(arguments)))
+    give(stream, command(run, verb, _planned(find(stream, run).spec, verb, arguments)))
+
+
+def _planned(spec: Spec, verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    if verb == "set":
+        return changed(spec, arguments)
+    if verb == "scale":
+        check_scale(spec.environment.id, arguments)
+    return dict(arguments)
 
 
 def told(stream: Stream, run: str, spec: Spec, commands: dict[int, int] | None = None) -> RunRecord:

@@ -34,8 +34,8 @@ export function Actors({ actors }: { actors: ActorView[] | undefined }) {
 					{actors.map((actor) => (
 						<Table.Tr key={`${actor.guest}-${actor.slot}-${actor.host}`}>
 							<Table.Td>
-								actor-{actor.slot}
-								{actor.guest && (
+								{actor.gateway ? "gateway" : `actor-${actor.slot}`}
+								{actor.guest && !actor.gateway && (
 									<Text span c="dimmed" fz="xs">
 										{" "}
 										joined

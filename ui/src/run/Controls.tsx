@@ -19,6 +19,7 @@ import { useEffect, useState } from "react";
 import { type ActorView, api, ask, type RunDetail, type RunState } from "../api/client";
 import { usePerson } from "../live/live";
 import { Icon } from "../shell/icons";
+import { isPlayedByClients } from "./clients";
 import { LabelDialog, ResumeDialog } from "./Dialogs";
 import type { Effect, Wish } from "./effects";
 import { actorsAlive, evaluated, inState, learnerThere } from "./seen";
@@ -150,7 +151,10 @@ function Buttons({ detail, steer }: Omit<Props, "actors">) {
 						</ActionIcon>
 					</Menu.Target>
 					<Menu.Dropdown>
-						<Menu.Item disabled={!operator || !detail.checkpoint} onClick={evaluate}>
+						<Menu.Item
+							disabled={!operator || !detail.checkpoint || isPlayedByClients(detail.environment)}
+							onClick={evaluate}
+						>
 							Evaluate the best checkpoint
 						</Menu.Item>
 						<Menu.Item
@@ -223,7 +227,11 @@ function Scale({ detail, actors, steer }: Props) {
 		});
 	return (
 		<Group gap="xl" mt="sm" className="panel" px="md" py={10} role="group" aria-label="Scale">
-			<ActorsSlider detail={detail} actors={actors} steer={steer} disabled={!operator} />
+			{isPlayedByClients(detail.environment) ? (
+				<Text fz="sm">Played by the clients that connect to the gateway</Text>
+			) : (
+				<ActorsSlider detail={detail} actors={actors} steer={steer} disabled={!operator} />
+			)}
 			<Switch
 				size="xs"
 				label="Learner"

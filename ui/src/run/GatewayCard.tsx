@@ -1,42 +1,69 @@
 /** Where experience comes through a gateway: how it and its clients are doing. */
 
-import { Text } from "@mantine/core";
+import { Title } from "@mantine/core";
 import type { ActorView } from "../api/client";
-import { bytes, count, measure } from "../format";
+import { bytes, count, microseconds, percent } from "../format";
+import { type Fact, Facts } from "./Facts";
+
+type Figures = Record<string, number>;
 
 export function GatewayCard({ actors }: { actors: ActorView[] | undefined }) {
 	const figures = actors?.find((actor) => actor.gateway)?.gateway;
 	if (!figures) return null;
 	return (
-		<section className="panel facts" style={{ marginTop: 12 }} aria-label="Gateway and clients">
-			{factsOf(figures).map(([name, value]) => (
-				<div key={name}>
-					<Text fz="xs" c="dimmed">
-						{name}
-					</Text>
-					<div className="value">{value}</div>
-				</div>
-			))}
-		</section>
+		<div className="halves">
+			<div>
+				<Title order={2} mb={6}>
+					Clients
+				</Title>
+				<Facts label="Clients" facts={factsOfClients(figures)} columns={4} />
+			</div>
+			<div>
+				<Title order={2} mb={6}>
+					Gateway
+				</Title>
+				<Facts label="Gateway" facts={factsOfGateway(figures)} columns={4} />
+			</div>
+		</div>
 	);
 }
 
-/** What people want to know of it, as names and words. */
-export function factsOf(figures: Record<string, number>): [string, string][] {
-	const of = (name: string) => figures[name] ?? 0;
-	const dropped = of("gateway/stale") + of("gateway/foreign");
+export function factsOfClients(figures: Figures): Fact[] {
+	const of = reader(figures, "clients/");
+	const decisions = of("decisions");
 	return [
-		["Clients", count(of("gateway/clients"))],
-		["Trajectories packed", count(of("gateway/packed"))],
-		["Waiting here", `${count(of("gateway/queue_trajectories"))} (${bytes(of("gateway/queue_bytes"))})`],
-		["Waiting at clients", count(of("clients/waiting_trajectories"))],
-		["Dropped", count(dropped)],
-		["Decisions", count(of("clients/decisions"))],
-		["Fallbacks", count(of("clients/fallbacks"))],
-		["Decision p99", `${measure(of("clients/decision_p99_us"))} µs`],
-		["Clients' CPU", `${measure(100 * of("clients/cpu_share"))} %`],
-		["Clients' memory", bytes(of("clients/memory_bytes"))],
-		["Gateway's CPU", `${measure(100 * of("gateway/cpu_share"))} %`],
-		["Gateway's memory", bytes(of("gateway/memory_bytes"))],
+		{ name: "Connected", value: count(figures["gateway/clients"] ?? 0) },
+		{ name: "Decisions", value: count(decisions) },
+		{
+			name: "Slowest\u00a01\u00a0%",
+			value: decisions ? microseconds(of("decision_p99_us")) : "–",
+			note: "a decision",
+		},
+		{
+			name: "Fallbacks",
+			value: count(of("fallbacks")),
+			note: decisions ? percent(of("fallbacks") / decisions) : undefined,
+		},
+		{ name: "To be sent", value: count(of("waiting_trajectories")), note: bytes(of("waiting_bytes")) },
+		{ name: "Dropped", value: count(of("dropped")), note: "before sending" },
+		{ name: "CPU", value: percent(of("cpu_share")), note: "of a core" },
+		{ name: "Memory", value: bytes(of("memory_bytes")) },
 	];
 }
+
+/** Trajectories: received = learned from + too old + not the policy's + waiting. */
+export function factsOfGateway(figures: Figures): Fact[] {
+	const of = reader(figures, "gateway/");
+	return [
+		{ name: "Received", value: count(of("received")), note: "trajectories" },
+		{ name: "Packed", value: count(of("packed")), note: "for learning" },
+		{ name: "Waiting", value: count(of("queue_trajectories")), note: bytes(of("queue_bytes")) },
+		{ name: "Too old", value: count(of("stale")), note: "dropped" },
+		{ name: "Foreign", value: count(of("foreign")), note: "not the policy's" },
+		{ name: "Refused", value: count(of("sent_refused")), note: "on arrival" },
+		{ name: "CPU", value: percent(of("cpu_share")), note: "of a core" },
+		{ name: "Memory", value: bytes(of("memory_bytes")) },
+	];
+}
+
+const reader = (figures: Figures, prefix: string) => (name: string) => figures[prefix + name] ?? 0;

@@ -14,7 +14,9 @@ import { Empty, Failed, LIVE_STATES, Loading, StateBadge } from "../shell/states
 import { Actors } from "./Actors";
 import { Checkpoints } from "./Checkpoints";
 import { Controls, Effects } from "./Controls";
+import { isPlayedByClients } from "./clients";
 import { useEffects, type Wish } from "./effects";
+import { type Fact, Facts } from "./Facts";
 import { GatewayCard } from "./GatewayCard";
 import { Logs } from "./Logs";
 import { Settings } from "./Settings";
@@ -95,7 +97,7 @@ function Run({ run }: { run: string }) {
 			)}
 			<Controls.Scale detail={detail} actors={actors} steer={steer} />
 			<Effects effects={effects} dismiss={dismiss} />
-			<Facts detail={detail} />
+			<Facts label="How it stands" facts={factsOf(detail)} />
 			<GatewayCard actors={actors} />
 			<Parts run={run} detail={detail} live={live} actors={actors} steer={steer} />
 		</>
@@ -131,30 +133,16 @@ function Header({ detail }: { detail: RunDetail }) {
 	);
 }
 
-function Facts({ detail }: { detail: RunDetail }) {
-	const facts: [string, string][] = [
-		["Return", measure(detail.mean_return)],
-		["Steps", count(detail.steps)],
-		["Episodes", count(detail.episodes)],
-		["Steps/s", detail.updates ? count(detail.steps_per_second) : "–"],
-		["Updates", count(detail.updates)],
-		["Policy version", detail.version ?? "–"],
-		["Trained for", clock(detail.seconds)],
-		["Restarts", count(detail.restarts)],
-	];
-	return (
-		<section className="panel facts" style={{ marginTop: 12 }} aria-label="How it stands">
-			{facts.map(([name, value]) => (
-				<div key={name}>
-					<Text fz="xs" c="dimmed">
-						{name}
-					</Text>
-					<div className="value">{value}</div>
-				</div>
-			))}
-		</section>
-	);
-}
+const factsOf = (detail: RunDetail): Fact[] => [
+	{ name: "Return", value: measure(detail.mean_return) },
+	{ name: "Steps", value: count(detail.steps) },
+	{ name: "Episodes", value: count(detail.episodes) },
+	{ name: "Steps/s", value: detail.updates ? count(detail.steps_per_second) : "–" },
+	{ name: "Updates", value: count(detail.updates) },
+	{ name: "Policy version", value: detail.version ?? "–" },
+	{ name: "Trained for", value: clock(detail.seconds) },
+	{ name: "Restarts", value: count(detail.restarts) },
+];
 
 interface PartsProps {
 	run: string;
@@ -196,7 +184,15 @@ function Parts({ run, detail, live, actors, steer }: PartsProps) {
 					<Charts run={run} live={live} />
 				</Tabs.Panel>
 				<Tabs.Panel value="watch">
-					<Watch detail={detail} steer={steer} />
+					{isPlayedByClients(detail.environment) ? (
+						<div className="panel">
+							<Empty title="Nothing to watch here">
+								The environment is your running system, which only its clients see.
+							</Empty>
+						</div>
+					) : (
+						<Watch detail={detail} steer={steer} />
+					)}
 				</Tabs.Panel>
 				<Tabs.Panel value="actors">
 					<Actors actors={actors} />
