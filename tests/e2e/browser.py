@@ -50,6 +50,9 @@ class Tab:
         """Until nothing is being loaded and nothing fades in."""
         self.page.get_by_role("main").wait_for()
         self.page.get_by_text("Loading ").first.wait_for(state="detached", timeout=30_000)
+        self.settle_animations()
+
+    def settle_animations(self) -> None:
         self.page.evaluate(
             """() => Promise.allSettled(document.getAnimations()
                 .filter(one => one.effect.getTiming().iterations === 1).map(one => one.finished)).then(() => null)"""
@@ -129,6 +132,16 @@ class Tab:
             for fault in found
             if fault["impact"] in ("serious", "critical")
         ]
+
+    def check_dialog(self, name: str) -> None:
+        """The dialog that is open fits, has no serious fault, and goes away with Escape."""
+        dialog = self.page.get_by_role("dialog")
+        dialog.wait_for()
+        self.settle_animations()
+        assert not self.is_too_wide(), name
+        assert self.serious_faults() == [], name
+        self.page.keyboard.press("Escape")
+        dialog.wait_for(state="detached")
 
 
 @contextmanager

@@ -93,11 +93,11 @@ def test_two_thousand_runs_scroll_and_are_searched(server: Server, tab: Tab) -> 
     tab.page.get_by_role("heading", name="many-1234").wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_place_fits_a_narrow_screen_and_has_no_serious_fault(
-    server: Server, shared_browser: Browser, scheme: str
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (400, "dark"), (1280, "light")])
+def test_every_place_fits_the_screen_and_has_no_serious_fault(
+    server: Server, shared_browser: Browser, width: int, scheme: str
 ) -> None:
-    with open_tab(shared_browser, server.address, 400, 800, color_scheme=scheme, bypass_csp=True) as tab:
+    with open_tab(shared_browser, server.address, width, 800, color_scheme=scheme, bypass_csp=True) as tab:
         tab.go("/runs")
         tab.page.get_by_label("Token").wait_for()
         assert tab.serious_faults() == []
@@ -108,6 +108,50 @@ def test_every_place_fits_a_narrow_screen_and_has_no_serious_fault(
             assert not tab.is_too_wide(), place
             assert tab.serious_faults() == [], place
         assert tab.complaints == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])
+def test_open_dialogs_fit_the_screen_and_have_no_serious_fault(
+    server: Server, shared_browser: Browser, width: int, scheme: str
+) -> None:
+    with open_tab(shared_browser, server.address, width, 800, color_scheme=scheme, bypass_csp=True) as tab:
+        tab.go("/runs/many-0001")
+        tab.sign_in(server.token)
+        for name in ("Delete", "Tags and note"):
+            tab.choose(name)
+            tab.check_dialog(name)
+        tab.press("Resume")
+        tab.check_dialog("Resume")
+        tab.press("More actions")
+        tab.page.get_by_role("menu").wait_for()
+        tab.settle()
+        assert tab.serious_faults() == [], "the menu"
+        tab.go("/environments?id=CartPole-v1")
+        tab.page.get_by_role("dialog").get_by_text("Algorithms that fit").wait_for(timeout=60_000)
+        tab.check_dialog("an environment")
+        tab.go("/settings")
+        tab.page.get_by_label("For whom or what").fill(f"visitor-{width}")
+        tab.press("Create token")
+        tab.sees("shown this once")
+        tab.settle()
+        assert tab.serious_faults() == [], "a new token"
+        tab.press("I have it")
+        tab.press(f"Revoke the token of visitor-{width}")
+        tab.check_dialog("Revoke")
+        assert tab.complaints == []
+
+
+def test_an_algorithm_that_cannot_choose_the_actions_is_refused_while_one_types(
+    server: Server, tab: Tab
+) -> None:
+    tab.go("/new?environment=CartPole-v1&algorithm=sac")
+    tab.sign_in(server.token)
+    tab.sees("sac needs Box actions; CartPole-v1 has Discrete: use", 60)
+    start = tab.page.get_by_role("button", name="Start training")
+    assert start.is_disabled()
+    tab.page.get_by_role("combobox", name="Environment").fill("Pendulum-v1")
+    tab.page.get_by_text("sac needs Box actions").first.wait_for(state="detached", timeout=60_000)
+    tab.page.wait_for_function("() => !document.querySelector('button[type=submit]').disabled")
 
 
 def test_an_unknown_address_and_an_unknown_run_say_so(server: Server, tab: Tab) -> None:

@@ -379,6 +379,8 @@ def test_algorithms_have_schemas_defaults_and_live_settings(place: Place) -> Non
         assert set(found.live) <= set(found.defaults) == set(found.schema_["properties"])
         json.dumps(found.model_dump(by_alias=True))
     assert place.reads.algorithm("ppo").schema_["properties"]["gamma"]["description"]
+    assert place.reads.algorithm("ppo").actions == ["Discrete", "MultiDiscrete", "Box"]
+    assert place.reads.algorithm("sac").actions == ["Box"]
     with pytest.raises(NotFound, match="'ppo'"):
         place.reads.algorithm("pppo")
 

@@ -27,6 +27,10 @@ export const theme = createTheme({
 	headings: { fontWeight: "600", sizes: { h1: { fontSize: "1.25rem" }, h2: { fontSize: "0.9375rem" } } },
 	cursorType: "pointer",
 	components: {
+		// its placeholder for the focus stands among the items without a role
+		Menu: { defaultProps: { withInitialFocusPlaceholder: false } },
+		Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close" } } },
+		Drawer: { defaultProps: { closeButtonProps: { "aria-label": "Close" } } },
 		Table: { defaultProps: { verticalSpacing: 6, fz: "sm" } },
 		Tooltip: { defaultProps: { openDelay: 300, withArrow: true, fz: "xs" } },
 		Button: { defaultProps: { size: "xs" } },
@@ -39,8 +43,18 @@ export const theme = createTheme({
 
 export const variables: CSSVariablesResolver = () => ({
 	variables: {},
-	light: { "--mantine-color-dimmed": "#5a6771", "--mantine-color-placeholder": "#6b7883" },
+	// words in Mantine's own red, teal and yellow are too pale for their grounds
+	light: {
+		"--mantine-color-dimmed": "#5a6771",
+		"--mantine-color-placeholder": "#6b7883",
+		"--mantine-color-error": "#c02626",
+		"--mantine-color-red-text": "#c02626",
+		"--mantine-color-red-light-color": "#b32020",
+		"--mantine-color-teal-light-color": "#06664a",
+		"--mantine-color-yellow-light-color": "#7a4f00",
+	},
 	dark: {
+		"--mantine-color-error": "#ff8787",
 		"--mantine-color-dimmed": "#9aa7b1",
 		"--mantine-color-placeholder": "#8a97a1",
 		"--mantine-color-body": "#181c20",

@@ -14,10 +14,10 @@ import numpy as np
 import optax
 
 from penstock.algorithms import memory, parts
+from penstock.algorithms.fitting import check_actions
 from penstock.algorithms.memory import Rows
 from penstock.algorithms.replaying import Nets, Plan, ReplayLearner, Sample, follow, learned
 from penstock.algorithms.settings import DQNSettings, Settings
-from penstock.errors import ConfigError
 from penstock.model.policy import NetworkSpec, PolicyDescription
 from penstock.model.spaces import Spaces
 from penstock.policy import heads, networks
@@ -90,11 +90,7 @@ class DQN:
 
     @staticmethod
     def describe(spaces: Spaces, network: NetworkSpec, settings: Settings) -> PolicyDescription:
-        if spaces.action.kind != "discrete":
-            kind = (
-                "MultiDiscrete: use ppo" if spaces.action.kind == "multi_discrete" else "Box: use ppo or sac"
-            )
-            raise ConfigError(f"dqn needs Discrete actions; this environment has {kind}")
+        check_actions("dqn", DQNSettings, spaces.action)
         assert isinstance(settings, DQNSettings)
         description = PolicyDescription("dqn", "q", spaces, network, duelling=settings.duelling)
         networks.check(description)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from penstock.algorithms import memory, parts
+from penstock.algorithms.fitting import check_actions
 from penstock.algorithms.memory import Rows
 from penstock.algorithms.replaying import Nets, Plan, ReplayLearner, Sample, follow, learned
 from penstock.algorithms.settings import SACSettings, Settings
@@ -147,9 +148,7 @@ class SAC:
     @staticmethod
     def describe(spaces: Spaces, network: NetworkSpec, settings: Settings) -> PolicyDescription:
         action = spaces.action
-        if action.kind != "box":
-            kind = "MultiDiscrete: use ppo" if action.kind == "multi_discrete" else "Discrete: use ppo or dqn"
-            raise ConfigError(f"sac needs Box actions; this environment has {kind}")
+        check_actions("sac", SACSettings, action)
         if any(abs(bound) >= UNBOUNDED for bound in (*action.low, *action.high)):
             raise ConfigError(
                 "sac needs a Box of actions with finite bounds; wrap the environment, or use ppo"

@@ -25,6 +25,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     live: ClassVar[frozenset[str]] = frozenset({"learning_rate"})
     """Names that are traced arguments of the compiled update."""
 
+    actions: ClassVar[tuple[str, ...]] = ("discrete", "multi_discrete", "box")
+    """Kinds of `ActionLayout` that the algorithm can choose."""
+
     learning_rate: Annotated[float, Meta(gt=0)] | Schedule = 3e-4
     """Step size of Adam; `lin_X` falls linearly from X to 0."""
 
@@ -139,6 +142,7 @@ class REINFORCESettings(Settings, frozen=True, kw_only=True):
 class DQNSettings(Settings, frozen=True, kw_only=True):
     """Deep Q-learning: double, duelling, n-step, prioritised (Hessel et al., 2018)."""
 
+    actions: ClassVar[tuple[str, ...]] = ("discrete",)
     live: ClassVar[frozenset[str]] = frozenset(
         {"learning_rate", "gamma", "max_grad_norm", "target_rate", "epsilon_start", "epsilon_end",
          "epsilon_steps", "priority_beta"}
@@ -193,6 +197,7 @@ class DQNSettings(Settings, frozen=True, kw_only=True):
 class SACSettings(Settings, frozen=True, kw_only=True):
     """Soft actor-critic with automatic temperature (Haarnoja et al., 2018)."""
 
+    actions: ClassVar[tuple[str, ...]] = ("box",)
     live: ClassVar[frozenset[str]] = frozenset(
         {"learning_rate", "gamma", "max_grad_norm", "target_rate", "target_entropy_scale"}
     )

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock import config
+from penstock.algorithms.fitting import GYMNASIUM
 from penstock.algorithms.settings import Settings
 from penstock.config.presets import presets
 from penstock.config.schema import installed_settings
@@ -148,7 +149,8 @@ def live_settings(algorithm: str) -> list[str]:
 
 def _algorithm_view(name: str, kind: type[Settings]) -> AlgorithmView:
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
-    return AlgorithmView(name=name, summary=summary, live=sorted(kind.live))
+    actions = [GYMNASIUM[action] for action in kind.actions]
+    return AlgorithmView(name=name, summary=summary, live=sorted(kind.live), actions=actions)
 
 
 def _settings_schema(name: str) -> dict[str, Any]:

@@ -264,6 +264,7 @@ class AlgorithmView(View):
     name: str
     summary: str
     live: list[str] = Field(description="Settings that may change while a run goes on.")
+    actions: list[str] = Field(description="Action spaces it can learn in, as Gymnasium names them.")
 
 
 class AlgorithmDetail(AlgorithmView):

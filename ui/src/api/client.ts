@@ -13,6 +13,7 @@ export type CommandView = Schemas["CommandView"];
 export type EvaluationView = Schemas["EvaluationView"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type RecordingView = Schemas["RecordingView"];
+export type AlgorithmView = Schemas["AlgorithmView"];
 export type Comparison = Schemas["Comparison"];
 export type EnvironmentDetail = Schemas["EnvironmentDetail"];
 export type Metrics = Schemas["Metrics"];

@@ -1011,6 +1011,11 @@ export interface components {
         };
         /** AlgorithmDetail */
         AlgorithmDetail: {
+            /**
+             * Actions
+             * @description Action spaces it can learn in, as Gymnasium names them.
+             */
+            actions: string[];
             /** Defaults */
             defaults: {
                 [key: string]: unknown;
@@ -1031,6 +1036,11 @@ export interface components {
         };
         /** AlgorithmView */
         AlgorithmView: {
+            /**
+             * Actions
+             * @description Action spaces it can learn in, as Gymnasium names them.
+             */
+            actions: string[];
             /**
              * Live
              * @description Settings that may change while a run goes on.

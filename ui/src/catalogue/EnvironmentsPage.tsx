@@ -21,6 +21,7 @@ import type { EnvironmentDetail } from "../api/client";
 import { algorithmsQuery, environmentQuery, environmentsQuery } from "../api/queries";
 import { measure } from "../format";
 import { spoken } from "../new/Field";
+import { fitting } from "../new/fit";
 import { Scroll } from "../shell/Scroll";
 import { Empty, Failed, Loading } from "../shell/states";
 
@@ -147,7 +148,6 @@ export function EnvironmentsPage() {
 				position="right"
 				size="lg"
 				title={search.id}
-				closeButtonProps={{ "aria-label": "Close" }}
 			>
 				{search.id && <Environment id={search.id} />}
 			</Drawer>
@@ -175,6 +175,9 @@ function Algorithms() {
 					</Group>
 					<Text fz="sm">{one.summary}</Text>
 					<Text fz="xs" c="dimmed" mt={6}>
+						Actions: {one.actions.join(", ")}
+					</Text>
+					<Text fz="xs" c="dimmed" mt={2}>
 						May change while it learns: {one.live.map((name) => spoken(name).toLowerCase()).join(", ")}
 					</Text>
 				</div>
@@ -216,6 +219,8 @@ function Environment({ id }: { id: string }) {
 }
 
 function Facts({ environment }: { environment: EnvironmentDetail }) {
+	const { data: algorithms } = useQuery(algorithmsQuery);
+	const action = (environment.action as { kind?: string } | null)?.kind;
 	const space = (value: unknown) => (value as { text?: string } | null)?.text ?? "–";
 	const facts: [string, string][] = [
 		["Observations", space(environment.observation)],
@@ -225,6 +230,7 @@ function Facts({ environment }: { environment: EnvironmentDetail }) {
 			environment.max_episode_steps ? `${environment.max_episode_steps} steps` : "no limit",
 		],
 		["Solved at a return of", measure(environment.reward_threshold)],
+		["Algorithms that fit", (action && algorithms && fitting(action, algorithms).join(", ")) || "–"],
 	];
 	return (
 		<Table>

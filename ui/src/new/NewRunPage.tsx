@@ -24,6 +24,7 @@ import { algorithmsQuery, environmentsQuery, runQuery, schemaQuery } from "../ap
 import { usePerson } from "../live/live";
 import { Failed, Loading } from "../shell/states";
 import { Field, spoken } from "./Field";
+import { useMisfit } from "./fit";
 import { SpecText } from "./SpecText";
 import { follow, kindOf, type Schema } from "./schema";
 import { difference, type Labels, placeOf, valueAt, type Wish, withValue } from "./wish";
@@ -151,12 +152,14 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 		);
 	};
 	const algorithm = String(wish.algorithm ?? last?.algorithm ?? "ppo");
+	const environment = String(valueAt(wish, ["environment", "id"]) ?? wish.environment ?? "");
+	const unfit = useMisfit(last, environment, algorithm);
 	const [first] = useState(algorithm); // its part is open from the start
 	return (
 		<form
 			onSubmit={(event) => {
 				event.preventDefault();
-				if (wrong.length === 0) start.mutate();
+				if (wrong.length === 0 && !unfit) start.mutate();
 			}}
 		>
 			<Title order={1} mb={2}>
@@ -172,7 +175,7 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 					<div className="panel" style={{ padding: 16 }}>
 						<SimpleGrid cols={{ base: 1, xs: 2 }} spacing="md">
 							<Environment
-								value={String(valueAt(wish, ["environment", "id"]) ?? wish.environment ?? "")}
+								value={environment}
 								refused={place?.startsWith("environment") ? (refusal?.message ?? null) : null}
 								onChange={(id) =>
 									setWish((before) =>
@@ -184,6 +187,7 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 							/>
 							<Algorithm
 								value={algorithm}
+								refused={unfit}
 								onChange={(name) =>
 									setWish(({ [algorithm]: _, ...before }) => ({ ...before, algorithm: name }))
 								}
@@ -288,16 +292,16 @@ function Form({ schema, begin, from }: { schema: Schema; begin: Wish; from?: str
 							type="submit"
 							size="sm"
 							loading={start.isPending}
-							disabled={wrong.length > 0 || !!refusal || !may("operator")}
+							disabled={wrong.length > 0 || !!refusal || !!unfit || !may("operator")}
 						>
 							{labels.seeds > 1 ? `Start ${labels.seeds} runs` : "Start training"}
 						</Button>
 						<Button variant="subtle" color="gray" onClick={beginAnew}>
 							Begin anew
 						</Button>
-						{wrong.length > 0 && (
+						{(wrong.length > 0 || unfit) && (
 							<Text fz="xs" c="red" role="status">
-								Not valid yet: {wrong.join(", ")}
+								Not valid yet: {[...wrong, ...(unfit ? [unfit] : [])].join(", ")}
 							</Text>
 						)}
 						{!may("operator") && <Text fz="xs">Starting needs an operator's token.</Text>}
@@ -358,13 +362,14 @@ function Environment({ value, onChange, refused }: ChoiceProps) {
 	);
 }
 
-function Algorithm({ value, onChange }: ChoiceProps) {
+function Algorithm({ value, onChange, refused }: ChoiceProps) {
 	const { data } = useQuery(algorithmsQuery);
 	return (
 		<Select
 			label="Algorithm"
 			description={data?.find((one) => one.name === value)?.summary ?? "How it learns."}
 			data={data?.map((one) => one.name) ?? [value]}
+			error={refused}
 			value={value}
 			allowDeselect={false}
 			onChange={(name) => name && onChange(name)}

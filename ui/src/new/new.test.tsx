@@ -3,6 +3,7 @@ import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import { Field } from "./Field";
+import { fitting, misfit } from "./fit";
 import { SpecText } from "./SpecText";
 import { fault, read, type Schema } from "./schema";
 import { commandLine, difference, placeOf, withValue } from "./wish";
@@ -22,6 +23,20 @@ test("texts are read as the schema means them", () => {
 	expect(read("", { anyOf: [{ type: "integer" }, { type: "null" }] })).toBeNull();
 	expect(read("[64, 64]", { type: "array", items: { type: "integer" } })).toEqual([64, 64]);
 	expect(() => read("many", { type: "integer" })).toThrow("whole number");
+});
+
+test("an algorithm that cannot choose an environment's actions says so, with others that can", () => {
+	const algorithms = [
+		{ name: "ppo", summary: "", live: [], actions: ["Discrete", "Box"] },
+		{ name: "sac", summary: "", live: [], actions: ["Box"] },
+	];
+	expect(misfit("sac", "CartPole-v1", "Discrete", algorithms)).toBe(
+		"sac needs Box actions; CartPole-v1 has Discrete: use ppo",
+	);
+	expect(misfit("sac", "Pendulum-v1", "Box", algorithms)).toBeNull();
+	expect(misfit("sac", "./mine.py:Mine", undefined, algorithms)).toBeNull();
+	expect(misfit("sac", "Odd-v0", "Tuple", algorithms)).toBe("sac needs Box actions; Odd-v0 has Tuple");
+	expect(fitting("Box", algorithms)).toEqual(["ppo", "sac"]);
 });
 
 test("faults are said in words", () => {

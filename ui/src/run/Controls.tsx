@@ -174,7 +174,7 @@ function Buttons({ detail, steer }: Omit<Props, "actors">) {
 						</Menu.Item>
 						<Menu.Divider />
 						<Menu.Item
-							color="red"
+							c="red"
 							leftSection={<Icon name="trash" size={14} />}
 							disabled={!may("admin") || !allows("delete", state)}
 							onClick={() => setQuestion("delete")}
@@ -327,7 +327,7 @@ export function Ask({ open, title, text, verb, red, close, act }: AskProps) {
 					Cancel
 				</Button>
 				<Button
-					color={red ? "red" : undefined}
+					color={red ? "red.9" : undefined} // in dark, white on the usual red is hard to read
 					onClick={() => {
 						close();
 						act();

@@ -41,7 +41,7 @@ function Form({ title, verb, close, submit, busy, error, children }: FormProps) 
 		submit();
 	}
 	return (
-		<Modal opened onClose={close} title={title} centered closeButtonProps={{ "aria-label": "Close" }}>
+		<Modal opened onClose={close} title={title} centered>
 			<form onSubmit={send}>
 				<Stack gap="sm">
 					{children}
