@@ -28,7 +28,6 @@ PLACES = {
     "history": "/runs/first?tab=history",
     "spec": "/runs/first?tab=spec",
     "new-run": "/new",
-    "new-run-refused": "/new?environment=CartPole-v1&algorithm=sac",
     "compare": "/compare?run=first&run=second",
     "environments": "/environments",
     "audit": "/audit",
@@ -69,6 +68,14 @@ def take_dialogs(tab: Tab, _: Server, ending: str) -> None:
     tab.page.get_by_role("dialog").get_by_text("Algorithms that fit").wait_for()
     tab.settle_animations()
     shoot(tab, f"environment{ending}")
+
+
+def take_refused(tab: Tab, _: Server, ending: str) -> None:
+    """A form that cannot be started, once the server has told the environment's spaces."""
+    tab.go("/new?environment=CartPole-v1&algorithm=sac")
+    tab.sees("sac needs Box actions", 60)
+    tab.settle()
+    shoot(tab, f"new-run-refused{ending}")
 
 
 def take_watch(tab: Tab, _: Server, ending: str) -> None:
@@ -161,7 +168,7 @@ def main() -> None:
         for width, scheme, ending in LOOKS:
             with open_tab(shared, server.address, width, 800, color_scheme=scheme) as tab:
                 take(tab, server, ending, NARROW if width < 1000 else tuple(PLACES))
-        for shot in (take_dialogs, take_watch, take_offline):
+        for shot in (take_dialogs, take_refused, take_watch, take_offline):
             in_every_look(shared, server, shot)
         server.post("/runs/first/stop")
         with landing(Path(folder), port):
