@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_figures_of_clients_and_gateway_are_on_the_runs_page(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_HOME", str(server.home))
     monkeypatch.delenv("PENSTOCK_TOKEN", raising=False)
-    keys = {"send_frequency": 8, "flush_seconds": 0.2}
+    keys: dict[str, Any] = {"send_frequency": 8, "flush_seconds": 0.2}
     with Agent(
         f"127.0.0.1:{gateway_port}", policy="guess", observation=4, actions=2, parameters=PPO, **keys
     ) as agent:
