@@ -130,13 +130,13 @@ def test_open_dialogs_fit_the_screen_and_have_no_serious_fault(
         tab.page.get_by_role("dialog").get_by_text("Algorithms that fit").wait_for(timeout=60_000)
         tab.check_dialog("an environment")
         tab.go("/settings")
-        tab.page.get_by_label("For whom or what").fill(f"visitor-{width}")
+        tab.page.get_by_label("For whom or what").fill(f"axe-{width}")
         tab.press("Create token")
         tab.sees("shown this once")
         tab.settle()
         assert tab.serious_faults() == [], "a new token"
         tab.press("I have it")
-        tab.press(f"Revoke the token of visitor-{width}")
+        tab.press(f"Revoke the token of axe-{width}")
         tab.check_dialog("Revoke")
         assert tab.complaints == []
 
