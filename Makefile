@@ -5,7 +5,7 @@ READY  := $(VENV)/.ready
 PYTHON ?= python3
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup run test check fmt bench faults lock clean page proto sanitize
+.PHONY: help setup run test check fmt bench faults lock clean page proto sanitize wheel
 
 help:  ## list what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | column -t -s '	'
@@ -40,6 +40,9 @@ check: setup ui/node_modules/.ready  ## ruff, mypy strict, import-linter; of the
 fmt: setup  ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+wheel: setup  ## build the wheel penstock-client (docs/client.md) into dist/
+	$(BIN)/uv build --quiet --wheel clients/python --out-dir dist
 
 bench: setup  ## measure against peers (see bench/README.md)
 	$(BIN)/python -m bench $(ARGS)

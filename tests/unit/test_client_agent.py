@@ -196,6 +196,21 @@ def test_a_policy_that_fails_gives_way_to_the_one_before_it(agent: RL4SysAgent):
     assert agent.figures()["fallbacks"] == {"previous": 1}
 
 
+@pytest.mark.parametrize("q", [False, True])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_choices_by_numbers_that_are_not_finite_are_not_the_policys(
+    number: float, q: bool, configuration: dict[str, Any]
+):
+    with RL4SysAgent(configuration, heuristic=lambda *_: 3) as agent:
+        broken = decider(step=2, q=q)
+        broken._acting._output[1][2] = number  # as where sums overflow
+        agent._chooser.swap(broken)
+        _, action = step(agent, None)
+        assert (action.act, action.foreign) == (3, True)
+        assert agent.figures()["fallbacks"] == {"heuristic": 1}
+        assert agent.figures()["troubles"]["policy"] == 1
+
+
 def test_a_policy_that_is_late_again_and_again_rests(configuration: dict[str, Any]):
     with RL4SysAgent({**configuration, "deadline_ms": 1e-4}) as agent:  # nobody is that fast
         agent._chooser.swap(decider())
@@ -452,6 +467,8 @@ def test_what_has_ended_waits_on_disk_after_close(configuration: dict[str, Any],
     with RL4SysAgent(configuration) as agent:
         agent.mark_end_of_trajectory(*step(agent, None))
     assert len(list((tmp_path / "clients" / "spool" / "pump").rglob("*.batch"))) == 1
+    assert agent.figures()["waiting_trajectories"] == 1
+    assert agent.figures()["sent"] == 0
 
 
 # the short form

@@ -223,14 +223,18 @@ def test_what_a_client_left_is_delivered_by_the_next_under_its_own_source(gatewa
     assert {(source, 1), (source, 2), (own, 1)} == set(gateway.received)
 
 
-def test_a_spool_that_cannot_be_written_costs_trajectories_not_the_application(tmp_path: Path):
+def test_a_spool_that_cannot_be_written_is_said_at_once_and_nothing_is_lost_until_the_end(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with RL4SysAgent(configuration(address, spool={"folder": str(tmp_path / "file")})) as agent:
+            until(lambda: agent.figures()["troubles"].get("disk"), "a warning")
             episode(agent)
-            until(lambda: agent.figures()["dropped"].get("disk") == 1, "a counted loss")
+            until(lambda: agent._courier.outbox._ready, "a packed trajectory")
+            assert agent.figures()["waiting_trajectories"] == 1
+            assert agent.figures()["dropped"] == {}
+    assert agent.figures()["dropped"] == {"disk": 1}
 
 
 def test_a_full_spool_drops_the_oldest_and_counts(tmp_path: Path):

@@ -118,3 +118,22 @@ def test_foreign_files_are_left_alone(tmp_path: Path):
     spool.adopt()
     assert spool.oldest() is None
     assert (tmp_path / ("a" * 32) / "notes.txt").read_text() == "mine"
+
+
+def test_a_check_leaves_nothing_and_lets_others_be(tmp_path: Path):
+    spool = Spool(tmp_path / "spool", 1 << 20)
+    spool.check()
+    assert list((tmp_path / "spool").iterdir()) == []
+    spool.put([(1, b"x")])
+    spool.check()
+    assert spool.trajectories == 1
+    other = Spool(tmp_path / "spool", 1 << 20)
+    other.adopt()
+    assert other.oldest() is None, "the owner still holds its lock"
+
+
+def test_after_the_end_the_totals_still_say_what_is_left(tmp_path: Path):
+    spool = Spool(tmp_path, 1 << 20)
+    spool.put([(1, b"x"), (2, b"y")])
+    spool.close()
+    assert (spool.trajectories, spool.bytes, spool.oldest()) == (2, 4096, None)

@@ -238,6 +238,7 @@ class Courier:
 
     def _carry(self) -> None:
         pause, not_before, adopted_at = Pause(), 0.0, -ADOPT_SECONDS
+        self.outbox.check()
         while not self._stop.is_set():
             self._wake.wait(TICK)
             self._wake.clear()
@@ -284,7 +285,7 @@ class Courier:
         except Exception as error:  # whatever it is, the rest must reach the disk
             self._counters.trouble(_kind(error), f"what waits stays in the spool: {error}")
         finally:
-            outbox.store()
+            outbox.store(last=True)
             outbox.spool.close()
 
     def _call(self, request: bytes, seconds: float) -> Any:

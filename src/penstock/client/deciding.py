@@ -22,6 +22,8 @@ MOST_DRAWN, LEAST_DRAWN, NUMBERS_DRAWN = 256, 8, 2048
 """Decisions whose noise is drawn at once, by one of them: fewer where each needs more numbers, lest it be late."""
 
 TRIALS = 5
+LARGEST = 3.4e38
+"""Of a finite float32, nearly."""
 
 
 class Decider:
@@ -70,13 +72,19 @@ class Decider:
             trajectory.decided_by(self, self.version)
         if self._discrete:
             choice = actions.item()
+            # the greatest wins, and NaN wins over all: where one output is not finite the chosen one tells
+            if not -LARGEST <= outputs.item(choice) <= LARGEST:
+                raise self._not_finite()
             trajectory.actions[row] = choice
             return choice
         trajectory.actions[row] = actions
         act = np.clip(actions[0], self._low, self._high)
         if not np.isfinite(act).all():
-            raise Damaged(f"version {self.version} gave numbers that are not finite")
+            raise self._not_finite()
         return act
+
+    def _not_finite(self) -> Damaged:
+        return Damaged(f"version {self.version} gave numbers that are not finite")
 
     def reseed(self, seed: int) -> None:
         """Other noise from the next decision on: a forked child must not repeat its parent."""

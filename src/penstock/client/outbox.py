@@ -1,11 +1,13 @@
 """The way out: ended trajectories, in order, from memory or spool to the gateway.
 
 Memory first: in ordinary times nothing touches the disk. While the gateway is away, is full, or the process ends,
-what waits goes to the spool. Order holds per source, also through the spool.
+what waits goes to the spool. Where the disk does not take it, it stays in memory. Order holds per source, also through
+the spool. Whatever is lost is counted and said.
 """
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -70,7 +72,9 @@ class Outbox:
             except IndexError:  # the sender was faster
                 return True
             self._put_bytes -= dropped.nbytes
-            self._counters.drop("memory_full")
+            self._lose(
+                "memory_full", 1, "trajectories end faster than they can be packed; the oldest were dropped"
+            )
         return len(self._ended) >= self._settings.send_frequency
 
     # the sender's thread
@@ -119,29 +123,71 @@ class Outbox:
         if held_bytes(arrays) + sum(map(held_bytes, tuple(self.pool))) <= POOL_BYTES:
             self.pool.append(arrays)
 
-    def store(self) -> None:
-        """Move what is packed to the spool."""
+    def check(self) -> None:
+        """Say at the start, not with the first loss, that the spool cannot be written."""
+        try:
+            self.spool.check()
+        except OSError as error:
+            self._unwritable(error)
+
+    def store(self, last: bool = False) -> None:
+        """Move what is packed to the spool; what the disk does not take waits in memory, but not after the `last` time."""
         # a batch is dropped as one, so a small spool gets small ones
         most = min(self.max_bytes, self._settings.spool_bytes // 8)
         while self._ready:
             batch = self._next_batch(most)
-            self._forget(len(batch))
             try:
-                self._counters.drop("spool_full", self.spool.put(batch))
+                dropped = self.spool.put(batch)
             except OSError as error:
-                self._counters.drop("disk", len(batch))
-                self._counters.trouble("disk", f"the spool {self.spool.folder} cannot be written: {error}")
+                self._unwritable(error)
+                if not last and self._ready_bytes <= MEMORY_BYTES:
+                    return
+                self._make_room(batch, error)
+                continue
+            self._forget(len(batch))
+            self._spool_was_full(dropped)
+
+    def _make_room(self, batch: Sequence[Numbered], error: OSError) -> None:
+        """Neither disk nor memory takes more: the oldest goes. On a full disk that lies in the spool."""
+        stored = self.spool.oldest() if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+        if stored is not None:
+            self._counters.drop("disk", stored.count)
+            self.spool.keep(stored, [])
+        else:
+            self._counters.drop("disk", len(batch))
+            self._forget(len(batch))
+
+    def _unwritable(self, error: OSError) -> None:
+        self._counters.trouble(
+            "disk",
+            f"the spool {self.spool.folder} cannot be written, so what waits stays in memory, up to "
+            f"{MEMORY_BYTES >> 20} MiB and until the process ends: {error}",
+        )
+
+    def _spool_was_full(self, dropped: int) -> None:
+        self._lose(
+            "spool_full",
+            dropped,
+            f"the spool {self.spool.folder} is full, so the oldest trajectories were dropped; raise spool.max_bytes "
+            "to keep more",
+        )
+
+    def _lose(self, reason: str, count: int, sentence: str) -> None:
+        if count:
+            self._counters.drop(reason, count)
+            self._counters.trouble(reason, sentence)
 
     def adopt(self) -> None:
         try:
-            self._counters.drop("spool_full", self.spool.adopt())
+            self._spool_was_full(self.spool.adopt())
         except OSError as error:
             self._counters.trouble("disk", f"the spool {self.spool.folder} cannot be read: {error}")
 
     def send(self, call: Callable[[bytes, float], Any], reporter: Reporter, until: float) -> float:
         """Deliver all that waits, oldest first; return the seconds to wait where the gateway is full, else 0.
 
-        Raises what `call` raises; then nothing is lost and the next call goes on.
+        Raises what `call` raises, and OSError where the spool cannot be read; then nothing is lost and the next call
+        goes on.
         """
         while time.monotonic() < until:
             stored = self.spool.oldest()
@@ -195,6 +241,10 @@ class Outbox:
                 self._counters.trouble("refused", f"the gateway refused a trajectory: {receipt.reason[:300]}")
             else:
                 remaining.append((sequence, content))
+                if receipt is not None and receipt.reason:
+                    self._counters.trouble(
+                        "full", f"the gateway takes no more for now: {receipt.reason[:300]}"
+                    )
         pause = min(max(reply.retry_seconds, 0.2), 30.0) if remaining else 0.0
         return remaining, pause
 

@@ -55,8 +55,7 @@ class Spool:
 
     def put(self, trajectories: Sequence[Numbered]) -> int:
         """Write them down as one batch; return how many older ones had to go. Raise OSError where disk fails."""
-        if self.source not in self._locks and not self._lock(self.source):
-            raise OSError(f"the spool {self.folder} cannot be locked")
+        self._own()
         name = f"{trajectories[0][0]:020d}-{len(trajectories)}.batch"
         path = self.folder / self.source / name
         batch = Batch(path, self.source, len(trajectories), _write(path, trajectories))
@@ -64,17 +63,27 @@ class Spool:
         self._count(batch, 1)
         return self._drop_oldest()
 
+    def check(self) -> None:
+        """Raise OSError where nothing could be written here now; leaves nothing behind but the folder."""
+        self._own()
+        if not self.trajectories:
+            self._release(self.source)
+
+    def _own(self) -> None:
+        if self.source not in self._locks and not self._lock(self.source):
+            raise OSError(f"the spool {self.folder} cannot be locked")
+
     def oldest(self) -> Batch | None:
         return self._batches[0] if self._batches else None
 
     def read(self, batch: Batch) -> list[Numbered]:
-        """What is in it; raise Damaged where it does not hold."""
+        """What is in it; raise Damaged where it does not hold, OSError where the system cannot read it now."""
         try:
             if batch.path.stat().st_size > MAX_BATCH:
                 raise Damaged(f"{batch.path} is too large for a batch")
             return _read(batch.path.read_bytes(), batch.path)
-        except OSError as error:
-            raise Damaged(f"{batch.path} cannot be read: {error}") from error
+        except FileNotFoundError as error:  # any other error may pass, and the batch is whole
+            raise Damaged(f"{batch.path} was removed by somebody else") from error
 
     def keep(self, batch: Batch, remaining: Sequence[Numbered]) -> None:
         """Of the oldest batch only these are still to be delivered; none means it is done."""
@@ -99,30 +108,38 @@ class Spool:
         """Take over what dead processes left; return how many trajectories had to go to stay within bounds."""
         with contextlib.suppress(OSError):
             for entry in sorted(self.folder.iterdir()):
-                source = entry.name
-                if SOURCE.fullmatch(source) and source not in self._locks and self._lock(source):
-                    found = _batches(entry, source)
-                    self._batches.extendleft(reversed(found))
-                    for batch in found:
-                        self._count(batch, 1)
-                    if not found:
-                        self._release(source)
+                if SOURCE.fullmatch(entry.name) and entry.name not in self._locks:
+                    with contextlib.suppress(
+                        OSError
+                    ):  # one that cannot be read now does not keep us from others
+                        self._adopt(entry)
         return self._drop_oldest()
 
+    def _adopt(self, folder: Path) -> None:
+        source = folder.name
+        if not self._lock(source):
+            return
+        found: list[Batch] = []
+        try:
+            found = _batches(folder, source)
+        finally:
+            if not found:
+                self._release(source)
+        self._batches.extendleft(reversed(found))
+        for batch in found:
+            self._count(batch, 1)
+
     def close(self) -> None:
-        """Let go of every lock; what is left is for whoever comes next."""
+        """Let go of every lock; what is left is for whoever comes next, and the totals still say how much."""
         for source in list(self._locks):
             self._release(source)
-        self._forget()
+        self._batches.clear()
 
     def abandon(self) -> None:
         """After a fork: the parent still holds these locks, so the child only closes its copies."""
         for lock in self._locks.values():
             os.close(lock)
         self._locks = {}
-        self._forget()
-
-    def _forget(self) -> None:
         self._batches.clear()
         self.trajectories = self.bytes = 0
 
