@@ -14,6 +14,7 @@ constexpr double kSendSeconds = 60.0;
 void Courier::carry() {
   Pause pause;
   Clock::time_point not_before{}, adopted_at{};
+  outbox_.check();
   while (true) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -54,12 +55,17 @@ void Courier::carry() {
 // Deliver; return the seconds to wait before trying again.
 double Courier::send(Pause& pause) {
   double wait = 0.0;
-  const Answer answer = outbox_.send(*gateway_, reporter_, after(kSendSeconds), wait);
-  if (answer.kind == Answer::ok) {
-    pause.after_success();
-  } else {
-    note_trouble(answer);
-    if (answer.kind != Answer::unavailable) set_opened(false);
+  try {
+    const Answer answer = outbox_.send(*gateway_, reporter_, after(kSendSeconds), wait);
+    if (answer.kind == Answer::ok) {
+      pause.after_success();
+    } else {
+      note_trouble(answer);
+      if (answer.kind != Answer::unavailable) set_opened(false);
+      wait = pause.after_failure();
+    }
+  } catch (const DiskError& error) {  // the spool's
+    counters_.trouble("disk", error.what());
     wait = pause.after_failure();
   }
   if (wait > 0.0) outbox_.store();
@@ -74,12 +80,16 @@ void Courier::finish() {
     const std::lock_guard<std::mutex> guard(mutex_);
     until = ends_at_;
   }
-  while (opened() && outbox_.waiting().trajectories != 0 && Clock::now() < until) {
-    double wait = 0.0;
-    if (outbox_.send(*gateway_, reporter_, until, wait).kind != Answer::ok || after(wait) >= until) break;
-    std::this_thread::sleep_for(seconds_of(wait));
+  try {
+    while (opened() && outbox_.waiting().trajectories != 0 && Clock::now() < until) {
+      double wait = 0.0;
+      if (outbox_.send(*gateway_, reporter_, until, wait).kind != Answer::ok || after(wait) >= until) break;
+      std::this_thread::sleep_for(seconds_of(wait));
+    }
+  } catch (const std::exception& error) {  // whatever it is, the rest must reach the disk
+    counters_.trouble("disk", std::string("what waits stays in the spool: ") + error.what());
   }
-  outbox_.store();
+  outbox_.store(true);
   outbox_.close();
 }
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <map>
 
-#include "penstock/errors.hpp"
-
 namespace penstock {
 namespace {
 
@@ -39,7 +37,7 @@ bool Outbox::put(std::unique_ptr<Rows> rows) {
     }
     enough = ended_.size() >= configuration_.send_frequency;
   }
-  counters_.drop("memory_full", dropped.size());
+  lose("memory_full", dropped.size(), "trajectories end faster than they can be packed; the oldest were dropped");
   return enough;
 }
 
@@ -100,25 +98,69 @@ void Outbox::pack_all() {
   count_ready();
 }
 
-void Outbox::store() {
+void Outbox::check() {
+  try {
+    spool_.check();
+  } catch (const DiskError& error) {
+    unwritable(error);
+  }
+}
+
+void Outbox::store(bool last) {
   // a batch is dropped as one, so a small spool gets small ones
   const std::size_t most = std::min(max_bytes_.load(), configuration_.spool_bytes / 8);
   while (!ready_.empty()) {
     const auto batch = next_batch(most);
     try {
-      counters_.drop("spool_full", spool_.put(batch));
-    } catch (const std::exception& error) {
-      counters_.drop("spool_failed", batch.size());
-      counters_.trouble("spool", error.what());
+      spool_was_full(spool_.put(batch));
+      forget(batch.size());
+    } catch (const DiskError& error) {
+      unwritable(error);
+      if (!last && ready_bytes_.load() <= kMemoryBytes) break;
+      make_room(batch.size(), error);
     }
-    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(batch.size()));
   }
   count_ready();
   count_stored();
 }
 
+// Neither disk nor memory takes more: the oldest goes. On a full disk that lies in the spool.
+void Outbox::make_room(std::size_t newest, const DiskError& error) {
+  if (error.full && !spool_.empty()) {
+    counters_.drop("disk", spool_.oldest().count);
+    spool_.keep_of_oldest({});
+  } else {
+    counters_.drop("disk", newest);
+    forget(newest);
+  }
+}
+
+void Outbox::unwritable(const DiskError& error) {
+  counters_.trouble("disk", std::string(error.what()) + "; what waits stays in memory, up to " +
+                                std::to_string(kMemoryBytes >> 20) + " MiB and until the process ends");
+}
+
+void Outbox::spool_was_full(std::size_t dropped) {
+  lose("spool_full", dropped,
+       "the spool " + configuration_.spool_folder +
+           " is full, so the oldest trajectories were dropped; raise spool.max_bytes to keep more");
+}
+
+void Outbox::lose(const char* reason, std::size_t count, const std::string& sentence) {
+  if (count == 0) return;
+  counters_.drop(reason, count);
+  counters_.trouble(reason, sentence);
+}
+
+void Outbox::forget(std::size_t count) {
+  for (; count > 0; --count) {
+    ready_bytes_ -= ready_.front().second.size();
+    ready_.pop_front();
+  }
+}
+
 void Outbox::adopt() {
-  counters_.drop("spool_full", spool_.adopt());
+  spool_was_full(spool_.adopt());
   count_stored();
 }
 
@@ -173,6 +215,8 @@ Answer Outbox::deliver(Gateway& gateway, Reporter& reporter, const std::string& 
       counters_.drop("refused");
       counters_.trouble("refused", "the gateway refused a trajectory: " + found->second->reason().substr(0, 300));
     } else {
+      if (found != receipts.end() && !found->second->reason().empty())
+        counters_.trouble("full", "the gateway takes no more for now: " + found->second->reason().substr(0, 300));
       remaining.push_back(std::move(numbered));
     }
   }

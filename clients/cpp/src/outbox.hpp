@@ -1,7 +1,8 @@
 // The way out: ended trajectories, in order, from memory or spool to the gateway.
 //
 // Memory first: in ordinary times nothing touches the disk. While the gateway is away, is full, or the process ends,
-// what waits goes to the spool. Order holds per source, also through the spool.
+// what waits goes to the spool. Where the disk does not take it, it stays in memory. Order holds per source, also
+// through the spool. Whatever is lost is counted and said.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "figures.hpp"
 #include "gateway.hpp"
 #include "penstock/configuration.hpp"
+#include "penstock/errors.hpp"
 #include "rows.hpp"
 #include "spool.hpp"
 
@@ -33,12 +35,15 @@ class Outbox {
   bool due();
   // Turn what has ended by now into numbered messages; where they become too many for memory they go to the spool.
   void pack_all();
-  // Move what is packed to the spool.
-  void store();
+  // Say at the start, not with the first loss, that the spool cannot be written.
+  void check();
+  // Move what is packed to the spool; what the disk does not take waits in memory, but not after the `last` time.
+  void store(bool last = false);
   // Take over what dead processes left.
   void adopt();
   // Deliver all that waits, oldest first. `pause`: seconds to wait where the gateway is full, else 0.
-  // Where the answer is not ok nothing is lost and the next call goes on.
+  // Where the answer is not ok nothing is lost and the next call goes on; so too where the spool cannot be read or
+  // written, which throws DiskError.
   Answer send(Gateway& gateway, Reporter& reporter, Clock::time_point until, double& pause);
   void close();
 
@@ -50,6 +55,11 @@ class Outbox {
   std::vector<Numbered> next_batch(std::size_t max_bytes) const;
   std::vector<Numbered> stored_batch();
   std::unique_ptr<Rows> next_ended();
+  void forget(std::size_t count);
+  void make_room(std::size_t newest, const DiskError& error);
+  void unwritable(const DiskError& error);
+  void spool_was_full(std::size_t dropped);
+  void lose(const char* reason, std::size_t count, const std::string& sentence);
   void count_stored();
   void count_ready();
 

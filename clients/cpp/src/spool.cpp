@@ -7,8 +7,9 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
-#include <iterator>
 #include <random>
 
 #include "penstock/errors.hpp"
@@ -49,6 +50,10 @@ std::uint32_t checksum(const char* data, std::size_t size) {
   return static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(data), static_cast<uInt>(size)));
 }
 
+DiskError disk_error(const std::string& what, int number) {
+  return DiskError(what + ": " + std::strerror(number), number == ENOSPC || number == EDQUOT);
+}
+
 std::size_t write_batch(const fs::path& path, const std::vector<Numbered>& trajectories) {
   std::string body;
   for (const auto& [sequence, content] : trajectories) {
@@ -61,16 +66,34 @@ std::size_t write_batch(const fs::path& path, const std::vector<Numbered>& traje
   whole += body;
   fs::path beside = path;
   beside.replace_extension(".part");
+  errno = 0;
   std::ofstream file(beside, std::ios::binary | std::ios::trunc);
   file.write(whole.data(), static_cast<std::streamsize>(whole.size()));
   file.close();
-  std::error_code error;
-  if (file) fs::rename(beside, path, error);
-  if (!file || error) {
-    fs::remove(beside, error);
-    throw Error("the spool cannot write " + path.string() + "; is the disk full?");
+  if (!file || ::rename(beside.c_str(), path.c_str()) != 0) {
+    const int number = errno;
+    std::error_code ignored;
+    fs::remove(beside, ignored);
+    throw disk_error("the spool cannot write " + path.string(), number);
   }
   return on_disk(whole.size());
+}
+
+// The whole file. Only what is gone is Damaged: any other error may pass, and the batch is whole.
+std::string read_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) throw Damaged(path + " was removed by somebody else");
+  if (file < 0) throw disk_error("the spool cannot read " + path, errno);
+  std::string content;
+  char part[1 << 14];
+  ssize_t count = 0;
+  while (content.size() <= kMaxBatch && (count = ::read(file, part, sizeof part)) > 0)
+    content.append(part, static_cast<std::size_t>(count));
+  const int number = errno;
+  ::close(file);
+  if (count < 0) throw disk_error("the spool cannot read " + path, number);
+  if (content.size() > kMaxBatch) throw Damaged(path + " is too large for a batch");
+  return content;
 }
 
 std::vector<Numbered> read_batch(const std::string& content, const std::string& path) {
@@ -126,8 +149,19 @@ Spool::Spool(fs::path folder, std::size_t max_bytes)
 
 Spool::~Spool() { close(); }
 
+void Spool::own() {
+  errno = 0;
+  if (!locks_.count(source_) && !lock(source_))
+    throw disk_error("the spool " + folder_.string() + " cannot be locked", errno);
+}
+
+void Spool::check() {
+  own();
+  if (trajectories_ == 0) release(source_);
+}
+
 std::size_t Spool::put(const std::vector<Numbered>& trajectories) {
-  if (!locks_.count(source_) && !lock(source_)) throw Error("the spool " + folder_.string() + " cannot be locked");
+  own();
   const std::string first = std::to_string(trajectories.front().first);
   const std::string name = std::string(20 - first.size(), '0') + first + "-" + std::to_string(trajectories.size());
   const fs::path path = folder_ / source_ / (name + ".batch");
@@ -138,12 +172,8 @@ std::size_t Spool::put(const std::vector<Numbered>& trajectories) {
 }
 
 std::vector<Numbered> Spool::read_oldest() const {
-  const Batch& batch = batches_.front();
-  std::error_code error;
-  const auto size = fs::file_size(batch.path, error);
-  if (error || size > kMaxBatch) throw Damaged(batch.path.string() + " cannot be read or is too large for a batch");
-  std::ifstream file(batch.path, std::ios::binary);
-  return read_batch({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, batch.path.string());
+  const std::string path = batches_.front().path.string();
+  return read_batch(read_file(path), path);
 }
 
 void Spool::keep_of_oldest(const std::vector<Numbered>& remaining) {
@@ -193,7 +223,6 @@ std::size_t Spool::adopt() {
 void Spool::close() {
   while (!locks_.empty()) release(std::string(locks_.begin()->first));
   batches_.clear();
-  trajectories_ = bytes_ = 0;
 }
 
 std::size_t Spool::drop_oldest() {

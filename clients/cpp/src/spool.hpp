@@ -43,18 +43,21 @@ class Spool {
   // The next to deliver; there must be one.
   const Batch& oldest() const { return batches_.front(); }
 
-  // Write them down as one batch; return how many older ones had to go. Throws Error where the disk fails.
+  // Throws DiskError where nothing could be written here now; leaves nothing behind but the folder.
+  void check();
+  // Write them down as one batch; return how many older ones had to go. Throws DiskError where the disk fails.
   std::size_t put(const std::vector<Numbered>& trajectories);
-  // What is in the oldest batch; throws Damaged where it does not hold.
+  // What is in the oldest batch; throws Damaged where it does not hold, DiskError where it cannot be read now.
   std::vector<Numbered> read_oldest() const;
   // Only these of the oldest batch are still to be delivered; none means it is done.
   void keep_of_oldest(const std::vector<Numbered>& remaining);
   // Take over what dead processes left; return how many trajectories had to go to stay within bounds.
   std::size_t adopt();
-  // Let go of every lock; what is left is for whoever comes next.
+  // Let go of every lock; what is left is for whoever comes next, and the totals still say how much.
   void close();
 
  private:
+  void own();
   bool lock(const std::string& source);
   void release(const std::string& source);
   std::size_t drop_oldest();

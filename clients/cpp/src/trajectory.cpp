@@ -21,12 +21,17 @@ Trajectory::~Trajectory() {
   if (rows_ && length_ > 0) counters_->drop(ended_ ? "no_reward" : "not_ended");
 }
 
-View<float> Action::values() const { return trajectory_->acted_; }
+View<float> Action::values() const { return trajectory().acted_; }
+
+Trajectory& Action::trajectory() const {
+  if (!trajectory_) throw UsageError("this action was not asked for; request_for_action gives one");
+  return *trajectory_;
+}
 
 bool Action::owns(const Rows& rows) const { return rows.requests[row_] == request_; }
 
 const Rows* Action::readable() const {
-  const Rows* rows = trajectory_->rows_.get();
+  const Rows* rows = trajectory().rows_.get();
   if (rows != nullptr && !owns(*rows))
     throw UsageError("this action was not added before the next request, so its step is forgotten");
   return rows;

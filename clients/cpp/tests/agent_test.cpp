@@ -348,5 +348,16 @@ TEST_F(WithAgent, WithoutShapesTheGatewayMustAnswer) {
   EXPECT_THROW(RL4SysAgent(bare, options()), Unavailable);
 }
 
+TEST(Action, OneThatNobodyAskedForSaysSo) {
+  Action none;
+  const float number = 0.5f;
+  EXPECT_THROW(none.update_reward(1.0), UsageError);
+  EXPECT_THROW(none.reward(), UsageError);
+  EXPECT_THROW(none.values(), UsageError);
+  EXPECT_THROW(none.foreign(), UsageError);
+  EXPECT_THROW(none.did(1), UsageError);
+  EXPECT_THROW(none.did(View<float>(&number, 1)), UsageError);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -1,6 +1,8 @@
-// A folder of its own for one test, gone with it.
+// What a test takes of the system, given back with it: a folder of its own, all file descriptors.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -25,6 +27,25 @@ class ScratchFolder {
   }
 
   std::filesystem::path path;
+};
+
+// As in a process that has used up its descriptors.
+class NoFilesLeft {
+ public:
+  NoFilesLeft() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest = ::open("/dev/null", O_RDONLY);
+    ::close(lowest);
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(lowest);
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoFilesLeft() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoFilesLeft(const NoFilesLeft&) = delete;
+  NoFilesLeft& operator=(const NoFilesLeft&) = delete;
+
+ private:
+  rlimit before_{};
 };
 
 }  // namespace penstock

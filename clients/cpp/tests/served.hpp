@@ -145,6 +145,7 @@ class ServedGateway : public Gateway {
       receipt->set_sequence(trajectory.sequence());
       if (full) {
         receipt->set_outcome(v1::SendReply::LATER);
+        receipt->set_reason("the queue is full");
         continue;
       }
       const bool fresh = seen_.emplace(request.source(), trajectory.sequence()).second;

@@ -104,7 +104,38 @@ TEST(Spool, ADamagedBatchIsSeen) {
 TEST(Spool, AFolderThatCannotBeMadeIsAnError) {
   const ScratchFolder folder;
   Spool spool(folder.write("file", "") + "/below", 1 << 20);
-  EXPECT_THROW(spool.put(batch(1, 1)), Error);
+  EXPECT_THROW(spool.check(), DiskError);
+  EXPECT_THROW(spool.put(batch(1, 1)), DiskError);
+}
+
+TEST(Spool, ACheckLeavesNothingBehind) {
+  const ScratchFolder folder;
+  Spool spool(folder.path / "spool", 1 << 20);
+  spool.check();
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path / "spool"));
+}
+
+// A process without descriptors, as the Python test has it.
+TEST(Spool, ABatchThatCannotBeReadNowIsNotDamaged) {
+  const ScratchFolder folder;
+  Spool spool(folder.path, 1 << 20);
+  spool.put(batch(1, 2));
+  {
+    const NoFilesLeft none;
+    EXPECT_THROW(spool.read_oldest(), DiskError);
+  }
+  EXPECT_EQ(spool.read_oldest(), batch(1, 2));
+  std::filesystem::remove(spool.oldest().path);
+  EXPECT_THROW(spool.read_oldest(), Damaged);
+}
+
+TEST(Spool, AfterTheEndItsTotalsSayWhatIsLeft) {
+  const ScratchFolder folder;
+  Spool spool(folder.path, 1 << 20);
+  spool.put(batch(1, 2));
+  spool.close();
+  EXPECT_EQ(spool.trajectories(), 2u);
+  EXPECT_EQ(spool.bytes(), 4096u);
 }
 
 }  // namespace

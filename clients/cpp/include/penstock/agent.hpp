@@ -78,6 +78,8 @@ class Action {
 
  private:
   friend class RL4SysAgent;
+  // Throws UsageError where it has none: an Action that nobody was given by request_for_action.
+  Trajectory& trajectory() const;
   // Whether its row in the trajectory is still its own.
   bool owns(const Rows& rows) const;
   // The rows, to write to its own; throws UsageError where that is too late.

@@ -30,4 +30,10 @@ struct Damaged : Error {
   using Error::Error;
 };
 
+// The system cannot read or write a file now; what is in it may be whole. Handled inside; tests see it.
+struct DiskError : Error {
+  DiskError(const std::string& sentence, bool disk_is_full) : Error(sentence), full(disk_is_full) {}
+  bool full;  // giving up something there would help
+};
+
 }  // namespace penstock
