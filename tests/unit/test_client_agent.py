@@ -340,6 +340,36 @@ def test_a_reward_may_come_after_the_end_but_not_after_the_next_request(agent: R
         action.update_reward(3)
 
 
+def test_a_reward_after_the_end_may_replace_one_that_came_before(agent: RL4SysAgent):
+    trajectory, action = step(agent, None)
+    agent.mark_end_of_trajectory(trajectory, action)
+    action.update_reward(10)
+    assert agent.figures()["waiting_trajectories"] == 1
+    agent.request_for_action(trajectory, np.zeros(8))
+    with pytest.raises(Conflict, match="too late"):
+        action.update_reward(20)
+    assert trajectory.rewards[0] == 10
+
+
+def test_a_trajectory_beside_it_does_not_end_the_time_for_a_reward(agent: RL4SysAgent):
+    first, action = step(agent, None)
+    second, last = step(agent, None)
+    agent.mark_end_of_trajectory(first, action)
+    agent.mark_end_of_trajectory(second, last)
+    agent.request_for_action(second, np.zeros(8))
+    action.update_reward(10)
+    assert first.rewards[0] == 10
+
+
+def test_a_trajectory_of_another_agent_is_refused(agent: RL4SysAgent, configuration: dict[str, Any]):
+    with RL4SysAgent(configuration) as other:
+        trajectory, action = step(other, None)
+        with pytest.raises(Conflict, match="another agent"):
+            agent.request_for_action(trajectory, np.zeros(8))
+        with pytest.raises(Conflict, match="another agent"):
+            agent.mark_end_of_trajectory(trajectory, action)
+
+
 def test_an_ended_trajectory_without_its_last_reward_is_dropped_once_and_said(agent: RL4SysAgent):
     trajectory, action = agent.request_for_action(None, np.zeros(8))
     agent.mark_end_of_trajectory(trajectory, action)
@@ -349,8 +379,8 @@ def test_an_ended_trajectory_without_its_last_reward_is_dropped_once_and_said(ag
     assert agent.figures()["dropped"] == {"no_reward": 1}
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e10])
-def test_a_reward_that_is_no_number_is_refused(reward: float, agent: RL4SysAgent):
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e10, None, "x", np.zeros(2), 10**400])
+def test_a_reward_that_is_no_number_is_refused(reward: Any, agent: RL4SysAgent):
     _, action = agent.request_for_action(None, np.zeros(8))
     with pytest.raises(Conflict, match="must be a number within"):
         action.update_reward(reward)
@@ -484,9 +514,10 @@ def test_the_short_form(configuration: dict[str, Any], nowhere: str):
                 agent.reward(0.5)
                 agent.reward(0.5)
             agent.end()
+            agent.reward(10)  # for having arrived
         assert agent.figures()["waiting_trajectories"] == 2
         assert agent._trajectory is not None
-        assert agent._trajectory.rewards[:3] == [1, 1, 1]
+        assert agent._trajectory.rewards[:3] == [1, 1, 11]
 
 
 def test_the_short_form_in_the_shadow(configuration: dict[str, Any], nowhere: str):

@@ -18,7 +18,7 @@ import pytest
 
 from penstock import proto
 from penstock.client import Agent, RL4SysAgent
-from penstock.errors import ConfigError, Unavailable
+from penstock.errors import ConfigError, Conflict, Unavailable
 from penstock.model.version import Version
 from tests.unit.client_gateway import TOKEN, Gateway, description
 
@@ -143,6 +143,18 @@ def test_a_batch_waits_for_its_number_or_its_time(gateway: Gateway):
         gateway.wait_for(3)
         assert len(gateway.received) <= 5
     assert len(gateway.received) == 5, "close sends the rest"
+
+
+def test_an_ended_trajectory_waits_for_a_later_reward_but_not_for_ever(gateway: Gateway):
+    with acting(gateway, flush_seconds=0.5) as agent:
+        trajectory, action = agent.request_for_action(None, np.zeros(8))
+        action.update_reward(1)
+        agent.mark_end_of_trajectory(trajectory, action)
+        action.update_reward(11)
+        (sent,) = gateway.wait_for(1)  # though nothing more is asked for
+        assert column(sent.rewards) == [11]
+        with pytest.raises(Conflict, match="too late"):
+            action.update_reward(2)
 
 
 def test_figures_tell_how_the_client_is_doing(gateway: Gateway):

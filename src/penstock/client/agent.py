@@ -36,6 +36,7 @@ SHAPES_SECONDS = 30.0
 """And how long to hear what the policy sees and does, where only the gateway knows."""
 
 CLOSE_SECONDS = 5.0
+ANOTHERS = "this trajectory belongs to another agent; use each in the agent that began it"
 _TIMES = KEPT - 1
 
 
@@ -78,6 +79,8 @@ class RL4SysAgent:
         started = perf_counter()
         if traj is None or traj.ended:
             traj = self._begin(traj)
+        elif traj.layout is not self._layout:
+            raise Conflict(ANOTHERS)
         row = traj.length
         if row and traj.rewards[row - 1] is None:
             raise Conflict(
@@ -143,6 +146,8 @@ class RL4SysAgent:
         """
         if traj.ended:
             raise Conflict("this trajectory has ended already")
+        if traj.layout is not self._layout:
+            raise Conflict(ANOTHERS)
         if action is not None and not (action.added and action._trajectory is traj):
             self.add_to_trajectory(traj, action)
         final = self._layout.final(final_obs) if truncated and final_obs is not None else None

@@ -13,21 +13,20 @@ from penstock.errors import Conflict
 
 
 class Episodes:
-    """What is open, and what has ended but waits for its last reward."""
+    """What is open, and when what has ended is handed over."""
 
     def __init__(self, layout: Layout, limit: int, courier: Courier, counters: Counters) -> None:
         self._layout, self._limit = layout, limit
         self._courier, self._counters = courier, counters
         # weak: an application that forgets a trajectory without ending it has let it go
         self._open: weakref.WeakSet[Trajectory] = weakref.WeakSet()
-        self._unpaid: list[Trajectory] = []
+        self._ended = courier.outbox.ended
 
     def begin(self, old: Trajectory | None) -> Trajectory:
         """A new one, after `old` or beside it; raise Conflict where the last reward before it is missing."""
-        self._settle()
-        late = [trajectory for trajectory in self._unpaid if old is None or trajectory is old]
+        self._hand_over(old)
+        late = self._ended.take_unpaid(old)
         if late:
-            self._unpaid = [trajectory for trajectory in self._unpaid if trajectory not in late]
             self._counters.drop("no_reward", len(late))
             raise Conflict(
                 "the last step of an ended trajectory has no reward, so it was dropped; call action.update_reward "
@@ -48,21 +47,19 @@ class Episodes:
         self.end(trajectory)
 
     def end(self, trajectory: Trajectory) -> None:
-        """Hand it over, at once or when its last reward has come."""
+        """It is handed over at the next request: until then its last reward may come, or be said anew."""
         trajectory.ended = True
         self._open.discard(trajectory)
-        if not trajectory.length:
-            trajectory.handed = True
-        elif trajectory.rewards[trajectory.length - 1] is None:
-            self._unpaid.append(trajectory)
+        if trajectory.length:
+            self._ended.add(trajectory)
         else:
-            self._hand_over(trajectory)
+            trajectory.handed = True
 
     def close(self) -> None:
         """Hand over what is whole; what is open or unpaid is dropped and counted."""
-        self._settle()
+        self._hand_over(None)
         self._counters.drop("not_ended", sum(1 for trajectory in self._open if trajectory.length))
-        self._counters.drop("no_reward", len(self._unpaid))
+        self._counters.drop("no_reward", len(self._ended.take_unpaid()))
         self.let_go()
 
     def let_go(self) -> None:
@@ -71,13 +68,7 @@ class Episodes:
             trajectory.ended = trajectory.handed = True
         self._open.clear()
 
-    def _settle(self) -> None:
-        """Hand over ended trajectories whose last reward has come since."""
-        paid = [traj for traj in self._unpaid if traj.rewards[traj.length - 1] is not None]
-        self._unpaid = [traj for traj in self._unpaid if traj not in paid]
-        for traj in paid:
-            self._hand_over(traj)
-
-    def _hand_over(self, trajectory: Trajectory) -> None:
-        trajectory.handed = True
-        self._courier.put(trajectory)
+    def _hand_over(self, old: Trajectory | None) -> None:
+        """`old`, or all that has ended, where the last reward has come."""
+        for trajectory in self._ended.take_paid(old):
+            self._courier.put(trajectory)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock import proto
+from penstock.client.ending import Ended
 from penstock.client.figures import Counters, Reporter
 from penstock.client.packing import Unfit, pack
 from penstock.client.settings import Settings
@@ -44,13 +45,16 @@ TAKEN = {proto.SendReply.STORED, proto.SendReply.DUPLICATE}
 
 
 class Outbox:
-    """`put` is the application's; everything else belongs to the sender's thread."""
+    """`put` and `ended` are the application's too; everything else belongs to the sender's thread."""
 
     def __init__(self, settings: Settings, counters: Counters) -> None:
         self._settings, self._counters = settings, counters
         self.spool = Spool(settings.spool_folder, settings.spool_bytes)
         self.max_bytes = BATCH_BYTES
-        self._ended: deque[Trajectory] = deque()
+        self.ended = Ended()
+        """What the application may still say a reward for; the sender takes it after `flush_seconds`."""
+        self._left: list[Trajectory] = []
+        self._whole: deque[Trajectory] = deque()
         self._put_bytes = self._taken_bytes = 0
         self._ready: deque[Numbered] = deque()
         self._ready_bytes = 0
@@ -61,34 +65,43 @@ class Outbox:
     # the application's thread
 
     def put(self, trajectory: Trajectory) -> bool:
-        """Take an ended trajectory; return whether there is enough to send."""
+        """Take a trajectory that nothing more will be said about; return whether there is enough to send."""
         self._put_bytes += trajectory.nbytes
-        if not self._ended:
+        if not self._whole:
             self._oldest_since = time.monotonic()
-        self._ended.append(trajectory)
+        self._whole.append(trajectory)
         if self._put_bytes - self._taken_bytes > MEMORY_BYTES:
             try:
-                dropped = self._ended.popleft()
+                dropped = self._whole.popleft()
             except IndexError:  # the sender was faster
                 return True
             self._put_bytes -= dropped.nbytes
             self._lose(
                 "memory_full", 1, "trajectories end faster than they can be packed; the oldest were dropped"
             )
-        return len(self._ended) >= self._settings.send_frequency
+        return len(self._whole) >= self._settings.send_frequency
 
     # the sender's thread
 
     def due(self) -> bool:
         """Whether something should be packed or sent now."""
-        if self._ready or len(self._ended) >= self._settings.send_frequency or self.spool.oldest():
+        self._left += self.ended.take_paid(seconds=self._settings.flush_seconds)
+        if (
+            self._left
+            or self._ready
+            or len(self._whole) >= self._settings.send_frequency
+            or self.spool.oldest()
+        ):
             return True
-        return bool(self._ended) and time.monotonic() - self._oldest_since >= self._settings.flush_seconds
+        return bool(self._whole) and time.monotonic() - self._oldest_since >= self._settings.flush_seconds
 
     def waiting(self) -> tuple[int, int]:
         """Trajectories and bytes that are not delivered."""
-        count = len(self._ended) + len(self._ready) + self.spool.trajectories
-        return count, self._put_bytes - self._taken_bytes + self._ready_bytes + self.spool.bytes
+        count = (
+            len(self.ended) + len(self._left) + len(self._whole) + len(self._ready) + self.spool.trajectories
+        )
+        unpacked = self.ended.bytes() + self._put_bytes - self._taken_bytes
+        return count, unpacked + self._ready_bytes + self.spool.bytes
 
     @property
     def crowded(self) -> bool:
@@ -96,14 +109,9 @@ class Outbox:
         return self._ready_bytes > MEMORY_BYTES // 2
 
     def pack_all(self) -> None:
-        """Turn ended trajectories into numbered messages."""
+        """Turn whole trajectories into numbered messages."""
         packed = 0
-        while self._ended:
-            try:
-                trajectory = self._ended.popleft()
-            except IndexError:
-                return
-            self._taken_bytes += trajectory.nbytes
+        for trajectory in self._take():
             try:
                 for piece in pack(trajectory, self.max_bytes):
                     self._sequence += 1
@@ -118,6 +126,17 @@ class Outbox:
                 self._counters.drop(str(reason))
             self._keep(trajectory.release())
 
+    def _take(self) -> Iterator[Trajectory]:
+        while self._left:
+            yield self._left.pop(0)
+        while self._whole:
+            try:
+                trajectory = self._whole.popleft()
+            except IndexError:  # the application dropped the last one
+                return
+            self._taken_bytes += trajectory.nbytes
+            yield trajectory
+
     def _keep(self, arrays: Arrays) -> None:
         # the application takes from the pool meanwhile; a tuple is made of it in one go
         if held_bytes(arrays) + sum(map(held_bytes, tuple(self.pool))) <= POOL_BYTES:
@@ -131,7 +150,7 @@ class Outbox:
             self._unwritable(error)
 
     def store(self, last: bool = False) -> None:
-        """Move what is packed to the spool; what the disk does not take waits in memory, but not after the `last` time."""
+        """Move what is packed to the spool; what the disk does not take waits in memory, except the `last` time."""
         # a batch is dropped as one, so a small spool gets small ones
         most = min(self.max_bytes, self._settings.spool_bytes // 8)
         while self._ready:

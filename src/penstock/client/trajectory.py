@@ -5,6 +5,7 @@ Everything here runs in the application's thread. A trajectory that has ended be
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,11 @@ class Trajectory:
             self.version = version
 
     @property
+    def paid(self) -> bool:
+        """Whether its last reward has come."""
+        return self.rewards[self.length - 1] is not None
+
+    @property
     def nbytes(self) -> int:
         """What its rows weigh."""
         return self.length * self.layout.row_bytes + 256
@@ -115,21 +121,29 @@ class Action:
     def update_reward(self, reward: float) -> None:
         """Say what came of it; may be called until the next request, the last call counts."""
         trajectory = self._own()
-        if trajectory.handed:
-            raise Conflict("this reward came too late: its trajectory has ended and is on its way")
-        value = float(reward)
+        try:
+            value = float(reward)
+        except (TypeError, ValueError, OverflowError):
+            value = nan
         if not -LARGEST <= value <= LARGEST:
-            raise Conflict(f"a reward must be a number within ±{LARGEST:g}, not {reward!r}")
-        trajectory.rewards[self._row] = value
+            raise Conflict(f"a reward must be a number within ±{LARGEST:g}, not {reward!r:.100}")
+        if not trajectory.handed:
+            trajectory.rewards[self._row] = value
+        self._in_time("reward")
 
     def did(self, action: Any) -> None:
         """Say what was really done, where that is not `act`: a person's or another system's decision."""
         trajectory = self._own()
-        if trajectory.handed:
-            raise Conflict("this action came too late: its trajectory has ended and is on its way")
-        trajectory.actions[self._row] = trajectory.layout.foreign_action(action)
-        trajectory.foreign[self._row] = 1
+        if not trajectory.handed:
+            trajectory.actions[self._row] = trajectory.layout.foreign_action(action)
+            trajectory.foreign[self._row] = 1
+        self._in_time("action")
         self.told = True
+
+    def _in_time(self, what: str) -> None:
+        """Asked after it is written: the sender may take the trajectory meanwhile, and marks it before it looks."""
+        if self._trajectory.handed:
+            raise Conflict(f"this {what} came too late: its trajectory has ended and is on its way")
 
     @property
     def reward(self) -> float | None:
