@@ -64,9 +64,9 @@ class EnvironmentFault(PenstockError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint to append to an error: the closest known word, or all of them when few."""
+    """A hint to append to an error: the known word that is really close, or all of them when few."""
     names = sorted(known)
-    close = get_close_matches(word, names, n=1, cutoff=0.5)
+    close = get_close_matches(word, names, n=1, cutoff=0.65)  # at 0.5 'action' was taken for 'token'
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known: {', '.join(names)}" if names and len(names) <= 12 else ""

@@ -63,6 +63,9 @@ class Gateway:
         self.hang = threading.Event()
         self.hang.set()
         """While it is clear, `Send` hangs."""
+        self.making = threading.Event()
+        self.making.set()
+        """While it is clear, `Open` takes its time."""
         self.refuse_lengths: set[int] = set()
         self.break_deltas = False
         self.act_delay = 0.0
@@ -100,6 +103,7 @@ class Gateway:
 
     def stop(self) -> None:
         self.hang.set()
+        self.making.set()
         with self._lock:
             self._lock.notify_all()
         self._server.stop(0).wait(5)
@@ -151,6 +155,7 @@ class Gateway:
         return stream if streamed else unary
 
     def _open(self, request: Any, context: Any) -> Any:
+        self.making.wait(30)
         self.configurations.append(json.loads(request.configuration))
         return proto.OpenReply(
             protocol=self.protocol, run=self.run, description=encoded(self.description),

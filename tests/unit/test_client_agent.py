@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from penstock.client import Action, Agent, RL4SysAgent, Trajectory
+from penstock.client import agent as agents
 from penstock.client.deciding import Decider
 from penstock.client.description import read
 from penstock.errors import ConfigError, Conflict, Unavailable
@@ -120,7 +121,10 @@ def test_numbers_fall_back_to_zeros(configuration: dict[str, Any]):
         assert agent.request_for_action(None, np.zeros(8))[1].act.tolist() == [0, 0, 0, 0]
 
 
-def test_without_shapes_and_gateway_there_is_nothing_to_act_with(nowhere: str):
+def test_without_shapes_and_gateway_there_is_nothing_to_act_with(
+    nowhere: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(agents, "SHAPES_SECONDS", 0.5)
     with pytest.raises(Unavailable, match="input_size and act_dim"):
         Agent(nowhere, policy="pump")
 
@@ -518,6 +522,20 @@ def test_the_short_form(configuration: dict[str, Any], nowhere: str):
         assert agent.figures()["waiting_trajectories"] == 2
         assert agent._trajectory is not None
         assert agent._trajectory.rewards[:3] == [1, 1, 11]
+
+
+@pytest.mark.parametrize("size", [np.int64(8), (8,), [np.int32(8)], 8.0])
+def test_the_short_form_takes_any_whole_number_for_a_size(
+    size: Any, configuration: dict[str, Any], nowhere: str
+):
+    with Agent(nowhere, policy="pump", observation=size, actions=np.int8(4)) as agent:
+        assert agent.act(np.zeros(8)) == 0
+
+
+@pytest.mark.parametrize("size", ["x", np.array([8]), 8.5, True])
+def test_the_short_form_refuses_any_other_size(size: Any, nowhere: str):
+    with pytest.raises(ConfigError, match="input_size must be a whole number"):
+        Agent(nowhere, policy="pump", observation=size, actions=4)
 
 
 def test_the_short_form_in_the_shadow(configuration: dict[str, Any], nowhere: str):

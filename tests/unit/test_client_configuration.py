@@ -97,6 +97,12 @@ WRONG = [
         "gamma must be a number from 0 to 1",
     ),
     ({"algorithm_parameters": {"act_dim": 4, "input_size": 8, "pi_lr": "fast"}}, "pi_lr"),
+    (
+        {"algorithm_parameters": {"act_dim": 4, "input_size": 8, "seed": 10**400}},
+        "seed must be a whole number",
+    ),
+    ({"algorithm_parameters": {"act_dim": 4, "input_size": 8, "seed": 10**5000}}, "far too long"),
+    ({"fallback": {"action": 10**5000}}, "far too long"),
     ({"observation_shape": [2, 2]}, "leave one out"),
     ({"observation_shape": [0]}, "observation_shape"),
     ({"deadline_ms": -1}, "deadline_ms"),
@@ -214,13 +220,32 @@ def test_a_file_that_is_no_configuration_is_refused(content: str | bytes, tmp_pa
 
 
 def test_certificates_are_read_at_once_and_not_shown(tmp_path: Path):
-    for name in ("cert", "key"):
-        (tmp_path / name).write_text(f"the {name}")
+    written = {"cert": "-----BEGIN CERTIFICATE-----", "key": "-----BEGIN PRIVATE KEY-----"}
+    for name, content in written.items():
+        (tmp_path / name).write_text(content)
     got = settings(with_(tls={"cert": str(tmp_path / "cert"), "key": str(tmp_path / "key")}))
     (tmp_path / "key").unlink()
     assert got.tls is not None
-    assert (got.tls.ca, got.tls.cert, got.tls.key) == (None, b"the cert", b"the key")
-    assert "the key" not in repr(got)
+    assert (got.tls.ca, got.tls.cert, got.tls.key) == (
+        None,
+        written["cert"].encode(),
+        written["key"].encode(),
+    )
+    assert "PRIVATE" not in repr(got)
+
+
+def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path):
+    file = tmp_path / "notes.txt"
+    file.write_text("hello")
+    with pytest.raises(ConfigError, match=r"tls\.ca names .*notes\.txt, which holds no CERTIFICATE in PEM"):
+        settings(with_(tls={"ca": str(file)}))
+    with pytest.raises(ConfigError, match=r"tls\.cert names"):
+        settings(with_(tls={"cert": str(file), "key": str(file)}))
+
+
+def test_a_hint_is_given_only_for_what_is_near():
+    with pytest.raises(ConfigError, match=r"there is no key action$"):
+        settings(with_(action=2))
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path):

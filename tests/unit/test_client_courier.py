@@ -18,6 +18,7 @@ import pytest
 
 from penstock import proto
 from penstock.client import Agent, RL4SysAgent
+from penstock.client import agent as agents
 from penstock.errors import ConfigError, Conflict, Unavailable
 from penstock.model.version import Version
 from tests.unit.client_gateway import TOKEN, Gateway, description
@@ -357,6 +358,32 @@ def test_without_shapes_the_gateways_own_words_are_passed_on(gateway: Gateway):
     gateway.refuse = (grpc.StatusCode.NOT_FOUND, "no policy 'pump' was opened here")
     with pytest.raises(Unavailable, match=r"no policy 'pump' was opened here.*give input_size and act_dim"):
         Agent(gateway.address, policy="pump", token=TOKEN)
+
+
+def test_without_shapes_a_gateway_that_restarts_is_waited_for():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    came: list[Gateway] = []
+    restart = threading.Timer(0.7, lambda: came.append(Gateway(port=port)))
+    restart.start()
+    try:
+        with Agent(f"127.0.0.1:{port}", policy="pump", token=TOKEN) as agent:
+            assert agent.act(np.zeros(8)) in range(4)
+    finally:
+        restart.join()
+        came[0].stop()
+
+
+def test_a_gateway_that_is_making_the_policy_is_not_called_unreachable(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(agents, "ANSWER_SECONDS", 0.3)
+    gateway.making.clear()
+    with RL4SysAgent(configuration(gateway.address)) as agent:
+        assert agent.figures()["troubles"] == {"not_ready": 1}
+        gateway.making.set()
+        until(lambda: agent.version is not None, "a version")
 
 
 def test_shapes_come_from_the_gateway(gateway: Gateway):

@@ -232,10 +232,11 @@ class RL4SysAgent:
                 f"{reason}; the configuration does not say what the policy sees and does either: give input_size "
                 "and act_dim"
             )
-        if not answered:
+        if not answered and not self._courier.failure:  # what failed was said by the courier
             self.counters.trouble(
-                "unreachable",
-                f"the gateway at {self.settings.address} does not answer yet; acting with fallbacks",
+                "not_ready",
+                f"the gateway at {self.settings.address} has not answered yet; it takes some seconds to make a new "
+                "policy; acting with fallbacks until then",
             )
         self._use_layout(layout)
 

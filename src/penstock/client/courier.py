@@ -23,7 +23,7 @@ from penstock.client.outbox import BATCH_BYTES, Outbox
 from penstock.client.settings import Settings
 from penstock.client.trajectory import Trajectory
 from penstock.client.versions import Held, NotThisDelta, receive
-from penstock.errors import ConfigError, Damaged, NotFound, PenstockError
+from penstock.errors import ConfigError, Damaged, NotFound, PenstockError, Unavailable
 
 OPEN_SECONDS = 90.0
 """A new policy is made by a process that the gateway starts for it: that takes seconds."""
@@ -102,7 +102,10 @@ class Courier:
             thread.start()
 
     def wait_for_answer(self, seconds: float) -> bool:
-        """Whether the gateway answered in time; raise ConfigError where it refused."""
+        """Whether the gateway opened the policy in time; raise ConfigError where it refused.
+
+        While only the gateway knows the shapes, one that is away is asked again until then.
+        """
         answered = self._answered.wait(seconds)
         if self._refusal is not None:
             raise self._refusal
@@ -140,6 +143,7 @@ class Courier:
     def _bring(self) -> None:
         pause = Pause()
         while not self._stop.is_set():
+            answered = True
             try:
                 if not self._opened.is_set():
                     self._open()
@@ -159,6 +163,8 @@ class Courier:
                 self._opened.clear()
             except PenstockError as error:
                 self.failure = str(error)
+                # without shapes the application cannot begin, so a gateway that is away is not an answer yet
+                answered = self.layout is not None or not isinstance(error, Unavailable)
                 if not self._stop.is_set():
                     self._counters.trouble(_kind(error), str(error))
                 if isinstance(error, ConfigError):
@@ -168,7 +174,8 @@ class Courier:
                     "courier", f"bringing policies failed: {type(error).__name__}: {error}"
                 )
             finally:
-                self._answered.set()
+                if answered:
+                    self._answered.set()
             self._stop.wait(pause.after_failure())
 
     def _open(self) -> None:

@@ -135,7 +135,7 @@ TRAINED = (
 def check(raw: Any, where: str) -> dict[str, Any]:
     """The configuration as it is; raise ConfigError for an unknown key or a value outside its range."""
     if not isinstance(raw, Mapping):
-        raise ConfigError(f"{where} must hold one object with keys such as 'client_id', not {_shown(raw)}")
+        raise ConfigError(f"{where} must hold one object with keys such as 'client_id', not {shown(raw)}")
     _check_group(raw, TOP, where, "")
     for group, table in GROUPS.items():
         _check_group(raw.get(group) or {}, table, where, f"{group}.")
@@ -156,8 +156,8 @@ def _check_group(raw: Mapping[Any, Any], table: Mapping[str, Key], where: str, p
             raise ConfigError(f"{where}: there is no key {prefix}{name}{nearest(str(name), table)}")
         if not _fits(value, table[name]):
             # a secret does not belong into an error
-            shown = "what stands there" if name == "token" else _shown(value)
-            raise ConfigError(f"{where}: {prefix}{name} must be {_wanted(table[name])}, not {shown}")
+            found = "what stands there" if name == "token" else shown(value)
+            raise ConfigError(f"{where}: {prefix}{name} must be {_wanted(table[name])}, not {found}")
 
 
 def _fits(value: Any, key: Key) -> bool:
@@ -203,6 +203,10 @@ def _plain(value: float) -> str:
     return f"{value:g}" if value < 1e6 and value != int(value) else str(int(value))
 
 
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+def shown(value: Any) -> str:
+    """A value in an error: not all of it where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number that is far too long"
+    return text if len(text) <= 60 else text[:57] + "..."

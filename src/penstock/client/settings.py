@@ -165,7 +165,7 @@ def _safe_action(action: Any, shape: Shape | None, where: str) -> Any:
         fits = fits and isinstance(action, int) and 0 <= action < shape.actions
         wanted = f"a whole number from 0 to {shape.actions - 1}"
     if not fits:
-        raise ConfigError(f"{where}: fallback.action must be {wanted}, not {action!r}")
+        raise ConfigError(f"{where}: fallback.action must be {wanted}, not {keys.shown(action)}")
     return action
 
 
@@ -174,11 +174,17 @@ def _tls(raw: Mapping[str, str] | None, where: str) -> Tls | None:
         return None
     if ("cert" in raw) != ("key" in raw):
         raise ConfigError(f"{where}: tls.cert and tls.key belong together; give both or neither")
-    contents = {key: _pem(Path(value).expanduser(), f"{where}: tls.{key}") for key, value in raw.items()}
+    contents = {
+        key: _pem(Path(value).expanduser(), PEM[key], f"{where}: tls.{key}") for key, value in raw.items()
+    }
     return Tls(contents.get("ca"), contents.get("cert"), contents.get("key"))
 
 
-def _pem(file: Path, where: str) -> bytes:
+PEM = {"ca": "CERTIFICATE", "cert": "CERTIFICATE", "key": "PRIVATE KEY"}
+"""What each file must hold, as PEM names it."""
+
+
+def _pem(file: Path, kind: str, where: str) -> bytes:
     if not file.is_file():
         raise ConfigError(f"{where} names {file}, which is not a file")
     try:
@@ -188,6 +194,8 @@ def _pem(file: Path, where: str) -> bytes:
         raise ConfigError(f"{where} names {file}, which cannot be read: {error}") from error
     if len(content) > MAX_FILE:
         raise ConfigError(f"{where} names {file}, which is too large for a certificate or key")
+    if f"{kind}-----".encode() not in content:
+        raise ConfigError(f"{where} names {file}, which holds no {kind} in PEM")
     return content
 
 

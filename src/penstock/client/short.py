@@ -9,6 +9,7 @@ with Agent("localhost:50051", policy="pump", observation=8, actions=4) as agent:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 from penstock.client.agent import CLOSE_SECONDS, RL4SysAgent
@@ -40,11 +41,11 @@ class Agent:
     ) -> None:
         chosen: dict[str, Any] = dict(parameters or {})
         if actions is not None:
-            chosen["act_dim"] = actions
-        if isinstance(observation, int):
-            chosen["input_size"] = observation
+            chosen["act_dim"] = _plain(actions)
+        if isinstance(observation, tuple | list):
+            keys["observation_shape"] = [_plain(size) for size in observation]
         elif observation is not None:
-            keys["observation_shape"] = list(observation)
+            chosen["input_size"] = _plain(observation)
         if algorithm is None and chosen:
             algorithm = "PPO"
         configuration = {"client_id": policy, "train_server_address": address, **keys}
@@ -106,3 +107,8 @@ class Agent:
         if self._action is None:
             raise Conflict(f"{verb} comes after act; nothing was decided yet")
         return self._action
+
+
+def _plain(size: Any) -> Any:
+    """NumPy's whole numbers as Python's; what is none is refused by name later."""
+    return int(size) if isinstance(size, Integral) and not isinstance(size, bool) else size
