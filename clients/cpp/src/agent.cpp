@@ -33,15 +33,16 @@ struct RL4SysAgent::Parts {
     turn(by_caller, configuration.mode == Mode::off);
     turn(by_environment, switched_off_by_environment());
     courier.start();
-    const bool answered = courier.wait_for_answer(kAnswerSeconds);
+    const auto heard = courier.wait_for_answer(configuration.shape ? kAnswerSeconds : options.shapes_seconds);
     layout = courier.layout();
     if (!layout)
       throw Unavailable("the gateway at " + configuration.address +
                         " does not answer, and the configuration does not say what the policy sees and does; give "
                         "input_size and act_dim");
-    if (!answered)
-      counters->trouble("unreachable",
-                        "the gateway at " + configuration.address + " does not answer yet; acting with fallbacks");
+    if (heard == Courier::Heard::nothing)  // a gateway that is away was heard to be: the courier said so
+      counters->trouble("not_ready", "the gateway at " + configuration.address +
+                                         " has not answered yet; it takes some seconds to make a new policy; acting "
+                                         "with fallbacks until then");
     chain.emplace(configuration, layout,
                   Fallback(layout, std::move(options.heuristic), configuration.safe_action, *counters), *gateway, swap,
                   off, *counters);
@@ -56,7 +57,6 @@ struct RL4SysAgent::Parts {
   Swap swap;
   std::shared_ptr<const Layout> layout;
   std::optional<Chain> chain;
-  std::vector<TrajectoryPtr> unpaid;  // ended, but the last reward has not come
   bool closed = false;
   Courier courier;  // last, so that its threads end before what they use
 
@@ -70,19 +70,16 @@ struct RL4SysAgent::Parts {
   TrajectoryPtr begin(const Trajectory* old);
   TrajectoryPtr make_room(const TrajectoryPtr& trajectory, View<float> observation, View<std::uint8_t> mask);
   void end(const TrajectoryPtr& trajectory);
-  void settle();
-  void hand_over(Trajectory& trajectory);
+  void hand_over(const Trajectory* old);
 };
 
 // --- trajectories ---
 
 TrajectoryPtr RL4SysAgent::Parts::begin(const Trajectory* old) {
   if (closed) throw UsageError("this agent is closed");
-  settle();
-  const auto late = std::find_if(unpaid.begin(), unpaid.end(),
-                                 [&](const auto& trajectory) { return old == nullptr || trajectory.get() == old; });
-  if (late != unpaid.end()) {
-    unpaid.erase(late);
+  hand_over(old);
+  if (const std::size_t late = courier.outbox().ended().drop(old)) {
+    counters->drop("no_reward", late);
     throw UsageError(
         "the last step of an ended trajectory has no reward, so it was dropped; call update_reward before the next "
         "request");
@@ -106,29 +103,18 @@ TrajectoryPtr RL4SysAgent::Parts::make_room(const TrajectoryPtr& trajectory, Vie
   return begin(trajectory.get());
 }
 
+// It is handed over at the next request: until then its last reward may come, or be said anew.
 void RL4SysAgent::Parts::end(const TrajectoryPtr& trajectory) {
   trajectory->ended_ = true;
   if (trajectory->length_ == 0)
     trajectory->rows_.reset();
-  else if (std::isnan(trajectory->rows_->rewards[trajectory->length_ - 1]))
-    unpaid.push_back(trajectory);
   else
-    hand_over(*trajectory);
+    courier.outbox().ended().add(trajectory);
 }
 
-// Hand over ended trajectories whose last reward has come since.
-void RL4SysAgent::Parts::settle() {
-  const auto still = std::remove_if(unpaid.begin(), unpaid.end(), [this](const TrajectoryPtr& trajectory) {
-    const bool paid = !std::isnan(trajectory->rows_->rewards[trajectory->length_ - 1]);
-    if (paid) hand_over(*trajectory);
-    return paid;
-  });
-  unpaid.erase(still, unpaid.end());
-}
-
-void RL4SysAgent::Parts::hand_over(Trajectory& trajectory) {
-  trajectory.rows_->length = trajectory.length_;
-  courier.put(std::move(trajectory.rows_));
+// `old`, or all that has ended, where the last reward has come.
+void RL4SysAgent::Parts::hand_over(const Trajectory* old) {
+  for (auto& rows : courier.outbox().ended().take_paid(old)) courier.put(std::move(rows));
 }
 
 // --- the face ---
@@ -223,9 +209,9 @@ AgentFigures RL4SysAgent::figures() const {
 
 void RL4SysAgent::close(double seconds) {
   if (parts_->closed) return;
-  parts_->settle();
+  parts_->hand_over(nullptr);
+  parts_->counters->drop("no_reward", parts_->courier.outbox().ended().drop());
   parts_->closed = true;
-  parts_->unpaid.clear();
   parts_->courier.close(seconds);
 }
 

@@ -42,7 +42,8 @@ void Courier::bring() {
     }
     {
       const std::lock_guard<std::mutex> guard(mutex_);
-      answered_ = true;
+      // without shapes the application cannot begin, so a gateway that is away is not an answer yet
+      if (answer.kind != Answer::unavailable || layout_) answered_ = true;
     }
     changed_.notify_all();
     if (answer.kind == Answer::ok) pause.after_success();
@@ -78,6 +79,7 @@ Answer Courier::open() {
   if (answer.kind == Answer::refused) refuse(answer.text);
   if (answer.kind != Answer::ok) return answer;
   refuse("");
+  if (!reply.note().empty()) counters_.trouble("otherwise", reply.note());
   if (reply.max_message_bytes() != 0)
     outbox_.set_max_bytes(std::min<std::size_t>(kBatchBytes, std::size_t{reply.max_message_bytes()} * 3 / 4));
   if (reply.run() != run_) run_ = reply.run(), held_.reset();  // another run counts its versions anew

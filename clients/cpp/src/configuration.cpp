@@ -132,6 +132,15 @@ std::vector<float> safe_action_of(const json& raw, const std::optional<Shape>& s
   throw ConfigError(where + ": fallback.action must be " + wanted + ", not " + action.dump());
 }
 
+// Whether a file holds such a thing in PEM; a long one is looked at only as far as certificates reach.
+bool holds(const std::string& file, const std::string& kind) {
+  std::ifstream opened(file, std::ios::binary);
+  std::string content(kMaxFile, '\0');
+  opened.read(content.data(), static_cast<std::streamsize>(content.size()));
+  content.resize(static_cast<std::size_t>(opened.gcount()));
+  return content.find(kind + "-----") != std::string::npos;
+}
+
 std::optional<Tls> tls_of(const json& raw, const std::string& where) {
   if (!raw.contains("tls")) return std::nullopt;
   const json& given = raw.at("tls");
@@ -143,6 +152,9 @@ std::optional<Tls> tls_of(const json& raw, const std::string& where) {
     *file = expanded(given.at(key).get<std::string>());
     if (!std::filesystem::is_regular_file(*file))
       throw ConfigError(where + ": tls." + key + " names " + *file + ", which is not a file");
+    const std::string kind = file == &tls.key ? "PRIVATE KEY" : "CERTIFICATE";
+    if (!holds(*file, kind))
+      throw ConfigError(where + ": tls." + key + " names " + *file + ", which holds no " + kind + " in PEM");
   }
   return tls;
 }

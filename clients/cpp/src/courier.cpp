@@ -30,11 +30,12 @@ void Courier::start() {
   carrying_ = std::thread([this] { carry(); });
 }
 
-bool Courier::wait_for_answer(double seconds) {
+Courier::Heard Courier::wait_for_answer(double seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait_until(lock, after(seconds), [this] { return answered_; });
   if (!refusal_.empty()) throw ConfigError(refusal_);
-  return opened_;
+  if (opened_) return Heard::policy;
+  return answered_ ? Heard::trouble : Heard::nothing;
 }
 
 std::shared_ptr<const Layout> Courier::layout() const {

@@ -44,8 +44,10 @@ class Courier {
   ~Courier();
 
   void start();
-  // Whether the gateway answered in time; throws ConfigError where it refused.
-  bool wait_for_answer(double seconds);
+  enum class Heard { nothing, trouble, policy };
+  // What came of asking for the policy so far; throws ConfigError where the gateway refused. While only the gateway
+  // knows the shapes, one that is away is asked again until then.
+  Heard wait_for_answer(double seconds);
   // What the policy sees and does: the configuration's word, else the gateway's, else none yet.
   std::shared_ptr<const Layout> layout() const;
   void put(std::unique_ptr<Rows> rows);

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t kMemoryBytes = std::size_t{64} << 20;  // of ended trajectories; more drops the oldest
+constexpr std::size_t kMemoryBytes = std::size_t{64} << 20;  // of whole trajectories; more drops the oldest
 constexpr std::size_t kReadyBytes = kMemoryBytes / 2;          // of packed ones; more goes to the spool
 constexpr std::size_t kBatchBytes = 3 << 20;
 constexpr std::size_t kBatchCount = 256;
@@ -27,15 +27,15 @@ bool Outbox::put(std::unique_ptr<Rows> rows) {
   bool enough = false;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
-    if (ended_.empty()) oldest_since_ = Clock::now();
-    ended_bytes_ += rows->bytes();
-    ended_.push_back(std::move(rows));
-    while (ended_bytes_ > kMemoryBytes && ended_.size() > 1) {
-      ended_bytes_ -= ended_.front()->bytes();
-      dropped.push_back(std::move(ended_.front()));
-      ended_.pop_front();
+    if (whole_.empty()) oldest_since_ = Clock::now();
+    whole_bytes_ += rows->bytes();
+    whole_.push_back(std::move(rows));
+    while (whole_bytes_ > kMemoryBytes && whole_.size() > 1) {
+      whole_bytes_ -= whole_.front()->bytes();
+      dropped.push_back(std::move(whole_.front()));
+      whole_.pop_front();
     }
-    enough = ended_.size() >= configuration_.send_frequency;
+    enough = whole_.size() >= configuration_.send_frequency;
   }
   lose("memory_full", dropped.size(), "trajectories end faster than they can be packed; the oldest were dropped");
   return enough;
@@ -50,25 +50,28 @@ std::unique_ptr<Rows> Outbox::room() {
 }
 
 Waiting Outbox::waiting() const {
+  const Waiting lately = ended_lately_.waiting();
   const std::lock_guard<std::mutex> guard(mutex_);
-  return {ended_.size() + ready_count_.load() + stored_count_.load(),
-          ended_bytes_ + ready_bytes_.load() + stored_bytes_.load()};
+  return {lately.trajectories + whole_.size() + ready_count_.load() + stored_count_.load(),
+          lately.bytes + whole_bytes_ + ready_bytes_.load() + stored_bytes_.load()};
 }
 
 bool Outbox::due() {
-  if (!ready_.empty() || !spool_.empty()) return true;
+  auto left = ended_lately_.take_paid(nullptr, configuration_.flush_seconds);
+  for (auto& rows : left) put(std::move(rows));
+  if (!left.empty() || !ready_.empty() || !spool_.empty()) return true;
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (ended_.size() >= configuration_.send_frequency) return true;
-  return !ended_.empty() &&
+  if (whole_.size() >= configuration_.send_frequency) return true;
+  return !whole_.empty() &&
          std::chrono::duration<double>(Clock::now() - oldest_since_).count() >= configuration_.flush_seconds;
 }
 
-std::unique_ptr<Rows> Outbox::next_ended() {
+std::unique_ptr<Rows> Outbox::next_whole() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (ended_.empty()) return nullptr;
-  auto rows = std::move(ended_.front());
-  ended_.pop_front();
-  ended_bytes_ -= rows->bytes();
+  if (whole_.empty()) return nullptr;
+  auto rows = std::move(whole_.front());
+  whole_.pop_front();
+  whole_bytes_ -= rows->bytes();
   return rows;
 }
 
@@ -76,10 +79,10 @@ void Outbox::pack_all() {
   std::size_t left = 0;  // not more, or an application that is faster than the disk would keep us here
   {
     const std::lock_guard<std::mutex> guard(mutex_);
-    left = ended_.size();
+    left = whole_.size();
   }
   for (; left > 0; --left) {
-    auto rows = next_ended();
+    auto rows = next_whole();
     if (!rows) break;
     Packed packed = pack(*rows, max_bytes_.load());
     if (packed.unfit != nullptr) counters_.drop(packed.unfit);

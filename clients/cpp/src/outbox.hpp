@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ended.hpp"
 #include "figures.hpp"
 #include "gateway.hpp"
 #include "penstock/configuration.hpp"
@@ -20,12 +21,14 @@
 
 namespace penstock {
 
-// `put`, `room` and `waiting` may be called by any thread; everything else belongs to the sender's.
+// `put`, `ended`, `room` and `waiting` may be called by any thread; everything else belongs to the sender's.
 class Outbox {
  public:
   Outbox(const Configuration& configuration, Counters& counters);
 
-  // Take an ended trajectory; return whether there is enough to send.
+  // What the application may still say a reward for; the sender takes it after flush_seconds.
+  Ended& ended() { return ended_lately_; }
+  // Take a trajectory that nothing more will be said about; return whether there is enough to send.
   bool put(std::unique_ptr<Rows> rows);
   // Memory of a trajectory that was sent, to be used again; or none.
   std::unique_ptr<Rows> room();
@@ -54,7 +57,7 @@ class Outbox {
                  Clock::time_point until, double& pause);
   std::vector<Numbered> next_batch(std::size_t max_bytes) const;
   std::vector<Numbered> stored_batch();
-  std::unique_ptr<Rows> next_ended();
+  std::unique_ptr<Rows> next_whole();
   void forget(std::size_t count);
   void make_room(std::size_t newest, const DiskError& error);
   void unwritable(const DiskError& error);
@@ -67,9 +70,10 @@ class Outbox {
   Counters& counters_;
   std::atomic<std::size_t> max_bytes_;
 
+  Ended ended_lately_;
   mutable std::mutex mutex_;  // held for a few pointers only
-  std::deque<std::unique_ptr<Rows>> ended_;
-  std::size_t ended_bytes_ = 0;
+  std::deque<std::unique_ptr<Rows>> whole_;
+  std::size_t whole_bytes_ = 0;
   Clock::time_point oldest_since_{};
   std::vector<std::unique_ptr<Rows>> pool_;
 

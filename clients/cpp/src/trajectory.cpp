@@ -28,6 +28,11 @@ Trajectory& Action::trajectory() const {
   return *trajectory_;
 }
 
+std::unique_lock<std::mutex> Action::hold() const {
+  Trajectory& mine = trajectory();
+  return mine.ended_ ? std::unique_lock<std::mutex>(mine.saying_) : std::unique_lock<std::mutex>();
+}
+
 bool Action::owns(const Rows& rows) const { return rows.requests[row_] == request_; }
 
 const Rows* Action::readable() const {
@@ -46,10 +51,12 @@ Rows& Action::rows(const char* what) const {
 void Action::update_reward(double reward) {
   if (!(std::abs(reward) <= kLargestReward))
     throw UsageError("a reward must be a number within ±1e+09, not " + std::to_string(reward));
+  const auto held = hold();
   rows("reward").rewards[row_] = static_cast<float>(reward);
 }
 
 std::optional<float> Action::reward() const {
+  const auto held = hold();
   const Rows* rows = readable();
   if (rows == nullptr || std::isnan(rows->rewards[row_])) return std::nullopt;
   return rows->rewards[row_];
@@ -61,6 +68,7 @@ void Action::did(int choice) {
 }
 
 void Action::did(View<float> values) {
+  const auto held = hold();
   Rows& rows = this->rows("action");
   rows.layout->check_action(values);
   if (rows.layout->discrete)
@@ -72,6 +80,7 @@ void Action::did(View<float> values) {
 }
 
 bool Action::foreign() const {
+  const auto held = hold();
   const Rows* rows = readable();
   return rows != nullptr && rows->foreign[row_] != 0;
 }

@@ -70,8 +70,8 @@ TEST_F(WithAgent, MistakesOfTheCallerAreSaid) {
   agent.mark_end_of_trajectory(now, action);
   EXPECT_THROW(agent.mark_end_of_trajectory(now, action), UsageError);
   EXPECT_THROW(agent.add_to_trajectory(now, action), UsageError);
-  EXPECT_THROW(action.update_reward(2), UsageError);
   agent.close();
+  EXPECT_THROW(action.update_reward(2), UsageError);
   EXPECT_THROW(agent.request_for_action(nullptr, observation), UsageError);
 }
 
@@ -340,12 +340,74 @@ TEST_F(WithAgent, RefusalsOfTheGatewayAreThrownByTheConstructor) {
   EXPECT_THROW(RL4SysAgent(configured(), options()), ConfigError);
 }
 
+TEST_F(WithAgent, WithoutShapesAGatewayThatComesBackInTimeIsFound) {
+  gateway->away = true;
+  std::thread restarted([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    gateway->away = false;
+  });
+  RL4SysAgent agent(parse_configuration(R"({"client_id": "test"})"), options());
+  restarted.join();
+  TrajectoryPtr trajectory;
+  EXPECT_NO_THROW(step(agent, trajectory));
+}
+
+TEST_F(WithAgent, WhatTheRunKeepsOtherwiseIsSaid) {
+  gateway->note = "traj_per_epoch stays 8";
+  RL4SysAgent agent(configured(), options());
+  EXPECT_EQ(agent.figures().troubles["otherwise"], 1u);
+}
+
+TEST_F(WithAgent, AGatewayThatIsMakingThePolicyIsNotCalledUnreachable) {
+  gateway->making = true;
+  RL4SysAgent agent(configured(), options());
+  EXPECT_EQ(agent.figures().troubles["not_ready"], 1u);
+  EXPECT_EQ(agent.figures().troubles.count("unreachable"), 0u);
+}
+
+TEST_F(WithAgent, ARewardAfterTheEndMayReplaceOneThatCameBefore) {
+  auto patient = configured();
+  patient.flush_seconds = 60.0;
+  RL4SysAgent agent(patient, options());
+  TrajectoryPtr trajectory;
+  Action action = step(agent, trajectory);
+  agent.mark_end_of_trajectory(trajectory, action);
+  EXPECT_EQ(agent.figures().waiting_trajectories, 1u);
+  action.update_reward(*action.reward() + 10.0);
+  agent.request_for_action(trajectory, observation);
+  EXPECT_THROW(action.update_reward(1.0), UsageError);
+  const auto sent = gateway->stored(1);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].rewards(), std::string("\0\0\x30\x41", 4)) << "eleven";
+}
+
+TEST_F(WithAgent, AnEndedTrajectoryDoesNotWaitForALaterRewardForEver) {
+  RL4SysAgent agent(configured(), options());
+  TrajectoryPtr trajectory;
+  Action action = step(agent, trajectory);
+  agent.mark_end_of_trajectory(trajectory, action);
+  EXPECT_EQ(gateway->stored(1).size(), 1u) << "though nothing more is asked for";
+  EXPECT_THROW(action.update_reward(2.0), UsageError);
+}
+
+TEST_F(WithAgent, AnEndedTrajectoryIsNotLostByClosing) {
+  auto patient = configured();
+  patient.flush_seconds = 60.0;
+  RL4SysAgent agent(patient, options());
+  TrajectoryPtr trajectory;
+  agent.mark_end_of_trajectory(trajectory, step(agent, trajectory));
+  agent.close();
+  EXPECT_EQ(gateway->stored(1).size(), 1u);
+}
+
 TEST_F(WithAgent, WithoutShapesTheGatewayMustAnswer) {
   const auto bare = parse_configuration(R"({"client_id": "test"})");
   EXPECT_NO_THROW(RL4SysAgent(bare, options()));
   gateway = std::make_shared<ServedGateway>(8, 4);
   gateway->away = true;
-  EXPECT_THROW(RL4SysAgent(bare, options()), Unavailable);
+  Options impatient = options();
+  impatient.shapes_seconds = 0.5;
+  EXPECT_THROW(RL4SysAgent(bare, impatient), Unavailable);
 }
 
 TEST(Action, OneThatNobodyAskedForSaysSo) {

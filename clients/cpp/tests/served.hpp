@@ -124,12 +124,14 @@ class ServedGateway : public Gateway {
   }
 
   Answer open(const v1::OpenRequest& request, v1::OpenReply& reply, double) override {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (making) changed_.wait(lock, [&] { return stopped_; });
     configuration = request.configuration();
     if (!refusal.empty()) return {Answer::refused, refusal};
     if (away) return {Answer::unavailable, "away"};
     reply.set_protocol(protocol);
     reply.set_run(run_);
+    reply.set_note(note);
     ++opens;
     reply.set_description(description);
     return {};
@@ -222,6 +224,8 @@ class ServedGateway : public Gateway {
   }
 
   const std::string description;
+  std::string note;                    // set before a client is made
+  bool making = false;                 // the same; a policy that is never ready
   std::string refusal, configuration;  // set `refusal` before a client is made, read the other after
   std::string remote_action = std::string("\1\0\0\0", 4);  // what `act` decides; set before a client is made
   std::atomic<bool> away{false}, full{false};

@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,10 +46,12 @@ class Trajectory {
 
  private:
   friend class Action;
+  friend class Ended;
   friend class RL4SysAgent;
   Trajectory(std::unique_ptr<Rows> rows, std::shared_ptr<Counters> counters);
 
   std::unique_ptr<Rows> rows_;  // none once handed over
+  std::mutex saying_;           // held while something is said about it after its end, when the sender may take it
   std::shared_ptr<Counters> counters_;
   std::vector<float> acted_;
   std::size_t length_ = 0;
@@ -65,7 +68,8 @@ class Action {
   int act() const { return choice_; }
   // What to do: the numbers of a Box, within its bounds. They lie in the trajectory until its next request.
   View<float> values() const;
-  // Say what came of it; may be called until the next request, the last call counts.
+  // Say what came of it; the last call counts. May be called until the next request, also after the end; there for
+  // flush_seconds where a reward had come before.
   void update_reward(double reward);
   std::optional<float> reward() const;
   // Say what was really done, where that is not what was asked for: a person's or another system's decision.
@@ -80,6 +84,8 @@ class Action {
   friend class RL4SysAgent;
   // Throws UsageError where it has none: an Action that nobody was given by request_for_action.
   Trajectory& trajectory() const;
+  // Keeps the sender away from a trajectory that has ended.
+  std::unique_lock<std::mutex> hold() const;
   // Whether its row in the trajectory is still its own.
   bool owns(const Rows& rows) const;
   // The rows, to write to its own; throws UsageError where that is too late.
@@ -109,6 +115,8 @@ struct Options {
   std::optional<std::uint64_t> seed = std::nullopt;  // makes the noise of decisions repeatable
   // Another way to the gateway than gRPC, for tests.
   std::shared_ptr<Gateway> gateway = nullptr;
+  // How long to wait for a gateway that does not answer, where only it knows what the policy sees and does.
+  double shapes_seconds = 30.0;
 };
 
 // How a client is doing; counters since it was made.
@@ -122,7 +130,8 @@ struct AgentFigures {
 class RL4SysAgent {
  public:
   // Waits up to two seconds to hear whether the gateway refuses the configuration; throws ConfigError where it does.
-  // A gateway that is away is no error where the configuration says what the policy sees and does.
+  // A gateway that is away is no error where the configuration says what the policy sees and does; else Unavailable is
+  // thrown after Options::shapes_seconds.
   explicit RL4SysAgent(const std::string& conf_path, bool debug = false);
   explicit RL4SysAgent(Configuration configuration, Options options = {});
   ~RL4SysAgent();
