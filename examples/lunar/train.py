@@ -27,7 +27,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", default=str(HERE / "luna_conf.json"), help="JSON or YAML")
-    parser.add_argument("--episodes", type=int, default=5000)
+    parser.add_argument("--episodes", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this long")
     parser.add_argument("--target", type=float, default=200.0, help="end at this mean return of 100 episodes")
     parser.add_argument("--log", help="folder for TensorBoard (needs tensorboardX)")
@@ -36,6 +36,7 @@ def main() -> None:
     with RL4SysAgent(conf_path=chosen.config) as agent:
         result = play(agent, chosen)
     print(json.dumps(result | {"figures": agent.figures()}))
+    print(verdict(result["mean_return"], chosen.target))
 
 
 def play(agent: RL4SysAgent, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -64,6 +65,13 @@ def play(agent: RL4SysAgent, chosen: argparse.Namespace) -> dict[str, Any]:
     if writer is not None:
         writer.close()
     return {"episodes": episode, "steps": steps, "mean_return": round(statistics.fmean(recent or [0.0]), 1)}
+
+
+def verdict(mean_return: float, target: float) -> str:
+    """The last line: nobody should have to guess whether it lands."""
+    if mean_return >= target:
+        return f"reached: a mean return of {mean_return} is at least {target:g}"
+    return f"not reached: a mean return of {mean_return} is below {target:g}; more --episodes may help"
 
 
 def land(agent: RL4SysAgent, environment: Any, seed: int | None) -> tuple[float, int]:
