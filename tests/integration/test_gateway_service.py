@@ -405,6 +405,22 @@ def test_a_run_that_was_deleted_takes_no_more(bench: Bench) -> None:
     assert "deleted" in service.trouble
 
 
+def test_what_was_made_for_another_run_is_refused_with_the_reason(bench: Bench) -> None:
+    """Its version may look like one of ours: every run counts from 0.0."""
+    bench.publish(3)
+    service = bench.service()
+    old, ours, unsaid = (message(number, step=2, epoch=1) for number in (1, 2, 3))
+    old.run, ours.run = "deleted-1", bench.record.run
+    newest = service.versions.version
+    receipts = service.queue.store_all(SOURCE, [old, ours, unsaid], newest)
+    assert [one.outcome for one in receipts] == [queues.REFUSED, queues.STORED, queues.STORED]
+    assert "made for run 'deleted-1'" in receipts[0].reason
+    assert bench.record.run in receipts[0].reason
+    (whole,) = service.queue.store_all(SOURCE, [message(4)], newest, run="deleted-1")
+    assert whole.outcome == queues.REFUSED, "the call says it for those that name none"
+    assert bench.stored() == [2, 3]
+
+
 def test_a_learner_is_woken_by_data_and_parked_without(bench: Bench) -> None:
     bench.publish(0)
     service = bench.service(idle=1.0)

@@ -57,6 +57,11 @@ Waiting Outbox::waiting() const {
           ended_bytes_ + ready_bytes_.load() + stored_bytes_.load()};
 }
 
+void Outbox::set_run(const std::string& run) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  run_ = run;
+}
+
 bool Outbox::due() {
   if (!ready_.empty() || !spool_.empty()) return true;
   const std::lock_guard<std::mutex> guard(mutex_);
@@ -76,9 +81,11 @@ std::unique_ptr<Rows> Outbox::next_ended() {
 
 void Outbox::pack_all() {
   std::size_t left = 0;  // not more, or an application that is faster than the disk would keep us here
+  std::string run;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     left = ended_.size();
+    run = run_;
   }
   for (; left > 0; --left) {
     auto rows = next_ended();
@@ -87,6 +94,7 @@ void Outbox::pack_all() {
     if (packed.unfit != nullptr) counters_.drop(packed.unfit);
     for (auto& message : packed.messages) {
       message.set_sequence(++sequence_);
+      message.set_run(run);
       ready_.emplace_back(sequence_, message.SerializeAsString());
       ready_bytes_ += ready_.back().second.size();
     }

@@ -48,6 +48,8 @@ class Outbox:
         self._settings, self._counters = settings, counters
         self.spool = Spool(settings.spool_folder, settings.spool_bytes)
         self.max_bytes = BATCH_BYTES
+        self.run = ""
+        """Who learns the policy now; each message says so, because it may reach the gateway when that run is gone."""
         self._ended: deque[Trajectory] = deque()
         self._put_bytes = self._taken_bytes = 0
         self._ready: deque[Numbered] = deque()
@@ -103,6 +105,7 @@ class Outbox:
             try:
                 for piece in pack(trajectory, self.max_bytes):
                     self._sequence += 1
+                    piece.message.run = self.run
                     content = piece.numbered(self._sequence)
                     self._ready.append((self._sequence, content))
                     self._ready_bytes += len(content)

@@ -32,6 +32,14 @@ class Expected:
     spaces: Spaces
     off_policy: bool
 
+    def check_run(self, run: str) -> None:
+        """Raise Damaged where it was made for another run; nobody knows where it names none."""
+        if run and run != self.run:
+            raise Damaged(
+                f"it was made for run {run[:80]!r}, and this policy is learned by run {self.run}, which counts its "
+                "versions anew"
+            )
+
     def read(self, message: Any, source: str, newest: Version) -> Trajectory:
         """Check a message and take its columns; raise Damaged with the reason it is refused."""
         length = message.length
