@@ -444,6 +444,18 @@ def test_versions_come_while_a_keeper_takes_its_time_to_start(bench: Bench) -> N
     eventually(lambda: bench.wishes.learners == [1])
 
 
+def test_a_start_wakes_no_learner_for_what_fills_no_rollout(bench: Bench) -> None:
+    """Else each start would bring the learners of all policies at once."""
+    bench.publish(0)
+    service = bench.service()
+    send(service, 1, 2)  # of the four that a rollout takes
+    service.close()
+    bench.wishes.learners.clear()
+    service = bench.service(idle=1.0)
+    eventually(lambda: bench.wishes.learners)
+    assert bench.wishes.learners == [0], "only parked, in case one was left awake"
+
+
 @pytest.mark.parametrize(
     ("awake", "work", "quiet", "wanted"),
     [

@@ -186,7 +186,9 @@ class Service:
             self._rounds.say_hello()
 
     def _just_stored(self) -> bool:
-        return self.queue.waiting > 0 and time.monotonic() - self.queue.stored_at < self._idle_seconds
+        """Whether more may come soon. What lay there at the start and fills no rollout would wake a learner in vain."""
+        recent = time.monotonic() - self.queue.stored_at < self._idle_seconds
+        return recent and self.queue.waiting > 0 and self.queue.counts["stored"] > 0
 
     def _retire(self) -> None:
         """Give the place to others once nothing is to be done here; the next call brings the policy back."""
