@@ -58,28 +58,6 @@ def test_what_is_sent_is_what_protobuf_reads(size: int, rows: int, tmp_path: Pat
     assert sum(one.length for one in received) == rows
 
 
-def test_the_interpreter_is_handed_back_by_bytes_also_within_a_trajectory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    made, layout = configured(tmp_path, 1024)
-    pauses: list[float] = []
-    monkeypatch.setattr(outboxes.time, "sleep", pauses.append)
-    outbox = Outbox(made, Counters())
-    outbox.put(ended(layout, 1000))  # 4 MB
-    outbox.pack_all()
-    assert len(pauses) == len(outbox._ready) == 4
-    assert min(pauses) > 0
-
-
-def test_the_pool_of_arrays_is_bounded_by_bytes(tmp_path: Path):
-    made, layout = configured(tmp_path, 1024)
-    outbox = Outbox(made, Counters())
-    for _ in range(12):
-        outbox.put(ended(layout, 1000))
-        outbox.pack_all()
-    assert 0 < sum(map(held_bytes, outbox.pool)) <= POOL_BYTES
-
-
 def test_what_waits_in_the_spool_says_for_which_run_it_was_made(tmp_path: Path):
     """It may be delivered by another process, to another run, whose versions are counted anew."""
     made, layout = configured(tmp_path, 8)
@@ -105,3 +83,25 @@ def test_what_waits_in_the_spool_says_for_which_run_it_was_made(tmp_path: Path):
     later.adopt()
     later.send(call, Reporter(Counters()), float("inf"))
     assert [one.run for one in received] == ["deleted-1", "begun-2"]
+
+
+def test_the_interpreter_is_handed_back_by_bytes_also_within_a_trajectory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made, layout = configured(tmp_path, 1024)
+    pauses: list[float] = []
+    monkeypatch.setattr(outboxes.time, "sleep", pauses.append)
+    outbox = Outbox(made, Counters())
+    outbox.put(ended(layout, 1000))  # 4 MB
+    outbox.pack_all()
+    assert len(pauses) == len(outbox._ready) == 4
+    assert min(pauses) > 0
+
+
+def test_the_pool_of_arrays_is_bounded_by_bytes(tmp_path: Path):
+    made, layout = configured(tmp_path, 1024)
+    outbox = Outbox(made, Counters())
+    for _ in range(12):
+        outbox.put(ended(layout, 1000))
+        outbox.pack_all()
+    assert 0 < sum(map(held_bytes, outbox.pool)) <= POOL_BYTES

@@ -62,6 +62,11 @@ void Outbox::set_run(const std::string& run) {
   run_ = run;
 }
 
+std::string Outbox::run_now() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return run_;
+}
+
 bool Outbox::due() {
   if (!ready_.empty() || !spool_.empty()) return true;
   const std::lock_guard<std::mutex> guard(mutex_);
@@ -81,11 +86,10 @@ std::unique_ptr<Rows> Outbox::next_ended() {
 
 void Outbox::pack_all() {
   std::size_t left = 0;  // not more, or an application that is faster than the disk would keep us here
-  std::string run;
+  const std::string run = run_now();
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     left = ended_.size();
-    run = run_;
   }
   for (; left > 0; --left) {
     auto rows = next_ended();

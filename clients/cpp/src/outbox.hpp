@@ -52,6 +52,7 @@ class Outbox {
                  Clock::time_point until, double& pause);
   std::vector<Numbered> next_batch(std::size_t max_bytes) const;
   std::vector<Numbered> stored_batch();
+  std::string run_now() const;
   std::unique_ptr<Rows> next_ended();
   void count_stored();
   void count_ready();

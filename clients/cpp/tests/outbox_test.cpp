@@ -20,33 +20,6 @@ std::unique_ptr<Rows> ended(const std::shared_ptr<const Layout>& layout) {
   return rows;
 }
 
-TEST(Outbox, MoreThanMemoryShouldHoldGoesToTheSpool) {
-  const ScratchFolder folder;
-  Configuration configuration = parse_configuration(
-      R"({"client_id": "test", "algorithm_parameters": {"input_size": 4096, "act_dim": 4}})");
-  configuration.spool_folder = (folder.path / "spool").string();
-  configuration.spool_bytes = std::size_t{256} << 20;
-  Counters counters;
-  Outbox outbox(configuration, counters);
-  const auto layout = std::make_shared<const Layout>(layout_of(*configuration.shape));
-  ASSERT_EQ(layout->size, kNumbers);
-  const auto stored = [&] {
-    std::size_t bytes = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path))
-      if (entry.path().extension() == ".batch") bytes += entry.file_size();
-    return bytes;
-  };
-  for (int i = 0; i < 20; ++i) outbox.put(ended(layout));
-  outbox.pack_all();
-  EXPECT_EQ(stored(), 0u) << "in ordinary times nothing touches the disk";
-  for (int i = 0; i < 30; ++i) outbox.put(ended(layout));
-  outbox.pack_all();
-  EXPECT_EQ(outbox.waiting().trajectories, 50u);
-  EXPECT_LE(outbox.waiting().bytes - stored(), std::size_t{33} << 20);
-  EXPECT_TRUE(counters.dropped().empty());
-  outbox.close();
-}
-
 TEST(Outbox, WhatWaitsInTheSpoolSaysForWhichRunItWasMade) {
   const ScratchFolder folder;
   Configuration configuration =
@@ -72,6 +45,33 @@ TEST(Outbox, WhatWaitsInTheSpoolSaysForWhichRunItWasMade) {
       runs.push_back(message.run());
     }
   EXPECT_EQ(runs, (std::vector<std::string>{"deleted-1", "begun-2"}));
+}
+
+TEST(Outbox, MoreThanMemoryShouldHoldGoesToTheSpool) {
+  const ScratchFolder folder;
+  Configuration configuration = parse_configuration(
+      R"({"client_id": "test", "algorithm_parameters": {"input_size": 4096, "act_dim": 4}})");
+  configuration.spool_folder = (folder.path / "spool").string();
+  configuration.spool_bytes = std::size_t{256} << 20;
+  Counters counters;
+  Outbox outbox(configuration, counters);
+  const auto layout = std::make_shared<const Layout>(layout_of(*configuration.shape));
+  ASSERT_EQ(layout->size, kNumbers);
+  const auto stored = [&] {
+    std::size_t bytes = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path))
+      if (entry.path().extension() == ".batch") bytes += entry.file_size();
+    return bytes;
+  };
+  for (int i = 0; i < 20; ++i) outbox.put(ended(layout));
+  outbox.pack_all();
+  EXPECT_EQ(stored(), 0u) << "in ordinary times nothing touches the disk";
+  for (int i = 0; i < 30; ++i) outbox.put(ended(layout));
+  outbox.pack_all();
+  EXPECT_EQ(outbox.waiting().trajectories, 50u);
+  EXPECT_LE(outbox.waiting().bytes - stored(), std::size_t{33} << 20);
+  EXPECT_TRUE(counters.dropped().empty());
+  outbox.close();
 }
 
 }  // namespace

@@ -46,10 +46,10 @@ class Outbox:
 
     def __init__(self, settings: Settings, counters: Counters) -> None:
         self._settings, self._counters = settings, counters
-        self.spool = Spool(settings.spool_folder, settings.spool_bytes)
-        self.max_bytes = BATCH_BYTES
         self.run = ""
         """Who learns the policy now; each message says so, because it may reach the gateway when that run is gone."""
+        self.spool = Spool(settings.spool_folder, settings.spool_bytes)
+        self.max_bytes = BATCH_BYTES
         self._ended: deque[Trajectory] = deque()
         self._put_bytes = self._taken_bytes = 0
         self._ready: deque[Numbered] = deque()
