@@ -46,13 +46,13 @@ class Outbox {
   void set_max_bytes(std::size_t bytes) { max_bytes_.store(bytes); }
   // Who learns the policy now; each message says so, because it may reach the gateway when that run is gone.
   void set_run(const std::string& run);
+  std::string run_now() const;
 
  private:
   Answer deliver(Gateway& gateway, Reporter& reporter, const std::string& source, std::vector<Numbered>& batch,
                  Clock::time_point until, double& pause);
   std::vector<Numbered> next_batch(std::size_t max_bytes) const;
   std::vector<Numbered> stored_batch();
-  std::string run_now() const;
   std::unique_ptr<Rows> next_ended();
   void count_stored();
   void count_ready();
