@@ -40,6 +40,7 @@ class TinyClient:
     policy: str
     source: str = field(default_factory=lambda: os.urandom(16).hex())
     sequence: int = 0
+    run: str = ""
     version: Version = NONE
     tensors: dict[str, Array] = field(default_factory=dict)
     kinds: list[int] = field(default_factory=list)
@@ -48,7 +49,9 @@ class TinyClient:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
 
     def open(self, configuration: dict[str, Any]) -> Any:
-        return self.calls.open(self.policy, configuration)
+        reply = self.calls.open(self.policy, configuration)
+        self.run = reply.run
+        return reply
 
     def fetch(self, wait: float = 0.0) -> bool:
         """The newest version, checked; whether it is a newer one."""
@@ -102,10 +105,8 @@ class TinyClient:
         return proto.Trajectory(**fields | more)
 
     def send(self, trajectories: list[Any], **more: Any) -> Any:
-        return self.calls(
-            "Send",
-            proto.SendRequest(policy=self.policy, source=self.source, trajectories=trajectories, **more),
-        )
+        fields = {"policy": self.policy, "source": self.source, "run": self.run, "trajectories": trajectories}
+        return self.calls("Send", proto.SendRequest(**fields | more))
 
 
 def returns_of(trajectories: list[Any]) -> list[float]:

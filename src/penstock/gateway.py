@@ -108,6 +108,7 @@ def _serve(
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 signal.signal(number, lambda *_: server.stop())
+        policies.resume()
         server.run(lambda port: _greet(home, place[0], port, json))
     finally:
         policies.close()
@@ -190,6 +191,11 @@ class Steers:
             server.ask("POST", f"/runs/{run}/resume", {})
         else:
             self._launch(run, ["resume", run], None)
+
+    def learns(self, run: str) -> bool:
+        from penstock.loop.processes import is_locked
+
+        return is_locked(self._home / "runs" / run / "learner.lock")
 
     def _is_ours(self, run: str) -> bool:
         """Whether this home keeps the run; on a shared log it may be another's."""

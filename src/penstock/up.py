@@ -111,7 +111,8 @@ def up(
                 str(gateway_port),
                 *_shared_flags(stream, tls_cert, tls_key, insecure),
             ]
-            gateway = GatewayChild(home, words, {} if database is None else {"PENSTOCK_DATABASE": database})
+            more = {} if database is None else {"PENSTOCK_DATABASE": database}
+            gateway = GatewayChild(home, words, more, json)
         return _serve(control, listener, names, tuple(allow_origin or []), train, once, json, gateway)
 
 

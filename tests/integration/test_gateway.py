@@ -226,8 +226,12 @@ def hostile(client: TinyClient) -> dict[str, Any]:
         "action below zero": {"actions": np.full(2, -1, "<i4").tobytes()},
         "masks that nobody asked for": {"masks": b"\1" * 8},
         "a version from the future": {"version": proto.Version(epoch=99, step=1 << 60)},
+        "a version that was never published": {"version": proto.Version(epoch=0, step=(1 << 64) - 1)},
+        "a step beyond all others": {"version": proto.Version(epoch=0, step=client.version.step + 10_000)},
         "cut off without an end": {"terminated": False},
-        "not finite before": {"earlier_reward": float("inf")},
+        "not finite before": {"earlier_reward": float("inf")}, "nan before": {"earlier_reward": float("nan")},
+        "much before": {"earlier_reward": 1e308, "offset": 3}, "something before nothing": {"earlier_reward": 1.0},
+        "an offset without end": {"offset": (1 << 32) - 1},
     }  # fmt: skip
     return {
         name: proto.Trajectory(sequence=10_000 + number, **good | change)

@@ -405,6 +405,22 @@ def test_a_run_that_was_deleted_takes_no_more(bench: Bench) -> None:
     assert "deleted" in service.trouble
 
 
+def test_what_was_made_for_another_run_is_refused_with_the_reason(bench: Bench) -> None:
+    """Its version may look like one of ours: every run counts from 0.0."""
+    bench.publish(3)
+    service = bench.service()
+    old, ours, unsaid = (message(number, step=2, epoch=1) for number in (1, 2, 3))
+    old.run, ours.run = "deleted-1", bench.record.run
+    newest = service.versions.version
+    receipts = service.queue.store_all(SOURCE, [old, ours, unsaid], newest)
+    assert [one.outcome for one in receipts] == [queues.REFUSED, queues.STORED, queues.STORED]
+    assert "made for run 'deleted-1'" in receipts[0].reason
+    assert bench.record.run in receipts[0].reason
+    (whole,) = service.queue.store_all(SOURCE, [message(4)], newest, run="deleted-1")
+    assert whole.outcome == queues.REFUSED, "the call says it for those that name none"
+    assert bench.stored() == [2, 3]
+
+
 def test_a_learner_is_woken_by_data_and_parked_without(bench: Bench) -> None:
     bench.publish(0)
     service = bench.service(idle=1.0)
@@ -426,6 +442,18 @@ def test_versions_come_while_a_keeper_takes_its_time_to_start(bench: Bench) -> N
     assert bench.wishes.learners == []
     bench.wishes.keeper_is_there.set()
     eventually(lambda: bench.wishes.learners == [1])
+
+
+def test_a_start_wakes_no_learner_for_what_fills_no_rollout(bench: Bench) -> None:
+    """Else each start would bring the learners of all policies at once."""
+    bench.publish(0)
+    service = bench.service()
+    send(service, 1, 2)  # of the four that a rollout takes
+    service.close()
+    bench.wishes.learners.clear()
+    service = bench.service(idle=1.0)
+    eventually(lambda: bench.wishes.learners)
+    assert bench.wishes.learners == [0], "only parked, in case one was left awake"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def test_it_comes_with_the_server_and_comes_back(tmp_path: Path) -> None:
             fresh.fetch()
             assert fresh.version == (0, 0)
         gateway_pid = gateway_of(server)[1]
+        said = (tmp_path / "up.log").read_text()
+        assert f'{{"gateway": "{address}"}}' in said.replace('":"', '": "'), "where clients connect"
         assert server.stop() == 0
         assert not psutil.pid_exists(gateway_pid)
 

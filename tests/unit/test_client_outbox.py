@@ -64,6 +64,33 @@ def test_what_is_sent_is_what_protobuf_reads(size: int, rows: int, tmp_path: Pat
     assert sum(one.length for one in received) == rows
 
 
+def test_what_waits_in_the_spool_says_for_which_run_it_was_made(tmp_path: Path):
+    """It may be delivered by another process, to another run, whose versions are counted anew."""
+    made, layout = configured(tmp_path, 8)
+    outbox, received = Outbox(made, Counters()), list[Any]()
+    for run in ("deleted-1", "begun-2"):
+        outbox.run = run
+        outbox.put(ended(layout, 3))
+        outbox.pack_all()
+    outbox.store()
+    outbox.spool.close()
+
+    def call(request: bytes, seconds: float) -> Any:
+        received.extend(proto.SendRequest.FromString(request).trajectories)
+        return proto.SendReply(
+            receipts=[
+                proto.SendReply.Receipt(sequence=one.sequence, outcome=proto.SendReply.STORED)
+                for one in received
+            ]
+        )
+
+    later = Outbox(made, Counters())
+    later.run = "begun-2"
+    later.adopt()
+    later.send(call, Reporter(Counters()), float("inf"))
+    assert [one.run for one in received] == ["deleted-1", "begun-2"]
+
+
 def test_the_interpreter_is_handed_back_by_bytes_also_within_a_trajectory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

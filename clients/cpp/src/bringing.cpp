@@ -83,6 +83,7 @@ Answer Courier::open() {
   if (reply.max_message_bytes() != 0)
     outbox_.set_max_bytes(std::min<std::size_t>(kBatchBytes, std::size_t{reply.max_message_bytes()} * 3 / 4));
   if (reply.run() != run_) run_ = reply.run(), held_.reset();  // another run counts its versions anew
+  outbox_.set_run(run_);
   counters_.note("the run " + run_ + " learns the policy " + configuration_.policy);
   set_opened(true);
   return answer;

@@ -56,6 +56,16 @@ Waiting Outbox::waiting() const {
           lately.bytes + whole_bytes_ + ready_bytes_.load() + stored_bytes_.load()};
 }
 
+void Outbox::set_run(const std::string& run) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  run_ = run;
+}
+
+std::string Outbox::run_now() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return run_;
+}
+
 bool Outbox::due() {
   auto left = ended_lately_.take_paid(nullptr, configuration_.flush_seconds);
   for (auto& rows : left) put(std::move(rows));
@@ -77,6 +87,7 @@ std::unique_ptr<Rows> Outbox::next_whole() {
 
 void Outbox::pack_all() {
   std::size_t left = 0;  // not more, or an application that is faster than the disk would keep us here
+  const std::string run = run_now();
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     left = whole_.size();
@@ -88,6 +99,7 @@ void Outbox::pack_all() {
     if (packed.unfit != nullptr) counters_.drop(packed.unfit);
     for (auto& message : packed.messages) {
       message.set_sequence(++sequence_);
+      message.set_run(run);
       ready_.emplace_back(sequence_, message.SerializeAsString());
       ready_bytes_ += ready_.back().second.size();
     }

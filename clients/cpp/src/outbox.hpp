@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "ended.hpp"
@@ -51,6 +52,9 @@ class Outbox {
   void close();
 
   void set_max_bytes(std::size_t bytes) { max_bytes_.store(bytes); }
+  // Who learns the policy now; each message says so, because it may reach the gateway when that run is gone.
+  void set_run(const std::string& run);
+  std::string run_now() const;
 
  private:
   Answer deliver(Gateway& gateway, Reporter& reporter, const std::string& source, std::vector<Numbered>& batch,
@@ -76,6 +80,7 @@ class Outbox {
   std::size_t whole_bytes_ = 0;
   Clock::time_point oldest_since_{};
   std::vector<std::unique_ptr<Rows>> pool_;
+  std::string run_;
 
   Spool spool_;
   std::deque<Numbered> ready_;

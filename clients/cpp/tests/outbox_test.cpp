@@ -22,6 +22,33 @@ std::unique_ptr<Rows> ended(const std::shared_ptr<const Layout>& layout) {
   return rows;
 }
 
+TEST(Outbox, WhatWaitsInTheSpoolSaysForWhichRunItWasMade) {
+  const ScratchFolder folder;
+  Configuration configuration =
+      parse_configuration(R"({"client_id": "test", "algorithm_parameters": {"input_size": 4096, "act_dim": 4}})");
+  configuration.spool_folder = (folder.path / "spool").string();
+  Counters counters;
+  Outbox outbox(configuration, counters);
+  const auto layout = std::make_shared<const Layout>(layout_of(*configuration.shape));
+  for (const char* run : {"deleted-1", "begun-2"}) {
+    outbox.set_run(run);
+    outbox.put(ended(layout));
+    outbox.pack_all();
+  }
+  outbox.store();
+  outbox.close();
+  Spool left(configuration.spool_folder, configuration.spool_bytes);
+  left.adopt();
+  std::vector<std::string> runs;
+  for (; !left.empty(); left.keep_of_oldest({}))
+    for (const auto& numbered : left.read_oldest()) {
+      v1::Trajectory message;
+      ASSERT_TRUE(message.ParseFromString(numbered.second));
+      runs.push_back(message.run());
+    }
+  EXPECT_EQ(runs, (std::vector<std::string>{"deleted-1", "begun-2"}));
+}
+
 TEST(Outbox, MoreThanMemoryShouldHoldGoesToTheSpool) {
   const ScratchFolder folder;
   Configuration configuration = parse_configuration(

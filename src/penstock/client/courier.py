@@ -197,6 +197,7 @@ class Courier:
             self.outbox.max_bytes = min(BATCH_BYTES, reply.max_message_bytes * 3 // 4)
         if reply.run != self._run:
             self._run, self._held = reply.run, None  # another run counts its versions anew
+            self.outbox.run = reply.run
         self._opened.set()
         self._wake.set()
 

@@ -49,6 +49,8 @@ class Outbox:
 
     def __init__(self, settings: Settings, counters: Counters) -> None:
         self._settings, self._counters = settings, counters
+        self.run = ""
+        """Who learns the policy now; each message says so, because it may reach the gateway when that run is gone."""
         self.spool = Spool(settings.spool_folder, settings.spool_bytes)
         self.max_bytes = BATCH_BYTES
         self.ended = Ended()
@@ -115,6 +117,7 @@ class Outbox:
             try:
                 for piece in pack(trajectory, self.max_bytes):
                     self._sequence += 1
+                    piece.message.run = self.run
                     content = piece.numbered(self._sequence)
                     self._ready.append((self._sequence, content))
                     self._ready_bytes += len(content)

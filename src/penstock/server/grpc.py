@@ -211,7 +211,8 @@ async def _request(messages: AsyncIterator[bytes], kind: Any) -> Any:
 
 
 def _store(service: Service, request: Any, until: float) -> list[Any]:
-    return service.queue.store_all(request.source, request.trajectories, service.versions.version, until)
+    newest = service.versions.version
+    return service.queue.store_all(request.source, request.trajectories, newest, until, request.run)
 
 
 async def _newer(service: Service, have: Version, seconds: float) -> None:

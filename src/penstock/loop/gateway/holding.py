@@ -82,6 +82,16 @@ class Holdings:
             self._held = read_json(self._file, dict[str, Held])
         self._refused: dict[str, tuple[float, Conflict]] = {}
 
+    def served(self, policy: str) -> str | None:
+        """The run that this home served the policy by when it last did."""
+        held = self._held.get(policy)
+        return None if held is None else held.run
+
+    def is_ours(self, policy: str, run: str) -> bool:
+        """Whether nobody has served the policy since this home did; so on a log of its own."""
+        held = Held(self._stream.claimed(_name(policy)), run)
+        return not self._stream.shared or self._held.get(policy) == held
+
     def take(self, policy: str, run: str | None) -> Holding:
         """The policy, learned by `run` where it has one; raise Conflict where a living gateway serves it."""
         epoch = self._stream.claimed(_name(policy))

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.errors import PenstockError
+from penstock.errors import Conflict, NotFound, PenstockError
 from penstock.logs import Log
 
 RETRY_SECONDS = 5.0
@@ -51,10 +51,16 @@ class Waking:
         self._log = Log(process="gateway", run=run)
         self._idling = Idling(idle_seconds)
         self._asking: threading.Thread | None = None
+        self._told = ""
 
     @property
     def awake(self) -> bool:
         return self._idling.awake is True
+
+    @property
+    def parked(self) -> bool:
+        """Whether there is no learner, and nobody is just asking for one."""
+        return self._idling.awake is False and (self._asking is None or not self._asking.is_alive())
 
     def mind(self, has_work: bool, stored_at: float) -> None:
         """Ask where something is to change; one question at a time."""
@@ -81,5 +87,10 @@ class Waking:
             self._log.info("learner_woken" if wanted else "learner_parked", policy=self._policy)
         except Exception as error:  # whatever it is, it is asked again
             self._idling.retry_at = time.monotonic() + RETRY_SECONDS
+            if not wanted and isinstance(error, Conflict | NotFound):
+                self._idling.awake = False  # a run that was stopped has none to park
+                return
             reason = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
-            self._log.warning("learner_not_asked", policy=self._policy, reason=reason)
+            if reason != self._told:  # a run that stays stopped is told once
+                self._told = reason
+                self._log.warning("learner_not_asked", policy=self._policy, reason=reason)

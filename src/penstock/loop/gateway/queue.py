@@ -75,9 +75,17 @@ class Queue:
         return self._waiting
 
     def store_all(
-        self, source: str, messages: Iterable[Any], newest: Version, until: float = float("inf")
+        self,
+        source: str,
+        messages: Iterable[Any],
+        newest: Version,
+        until: float = float("inf"),
+        run: str = "",
     ) -> list[Receipt]:
-        """Store in this order; after the first that has to wait, or past `until`, the others wait too."""
+        """Store in this order; after the first that has to wait, or past `until`, the others wait too.
+
+        `run` is the one they were made for where they name none themselves.
+        """
         receipts, waits, untried = list[Receipt](), "", 0
         for message in messages:
             if not waits and time.monotonic() > until:
@@ -86,18 +94,18 @@ class Queue:
                 receipts.append(Receipt(int(message.sequence), LATER, waits))
                 untried += 1
                 continue
-            receipts.append(self.store(source, message, newest))
+            receipts.append(self.store(source, message, newest, run))
             if receipts[-1].outcome == LATER:
                 waits = "one before it has to wait"
         with self._lock:
             self.counts["later"] += untried
         return receipts
 
-    def store(self, source: str, message: Any, newest: Version) -> Receipt:
+    def store(self, source: str, message: Any, newest: Version, run: str = "") -> Receipt:
         """Check and store one trajectory; what is stored survives the death of this process."""
         sequence = int(message.sequence)
         with self._lock:
-            receipt = self._store(source, sequence, message, newest)
+            receipt = self._store(source, sequence, message, newest, run)
             self.counts[NAMES[receipt.outcome]] += 1
         return receipt
 
@@ -157,7 +165,7 @@ class Queue:
             raise
         self._stream.protect(topics.trajectories(self._run), self._covered or {0: 0})
 
-    def _store(self, source: str, sequence: int, message: Any, newest: Version) -> Receipt:
+    def _store(self, source: str, sequence: int, message: Any, newest: Version, run: str = "") -> Receipt:
         known = self._sources.get(source)
         answer = "new" if known is None else known.look(sequence)
         if answer == "duplicate":
@@ -167,6 +175,7 @@ class Queue:
                 sequence, REFUSED, f"sequence {sequence} comes too late: far higher ones were stored"
             )
         try:
+            self._expected.check_run(message.run or run)
             trajectory = self._expected.read(message, source, newest)
         except Damaged as error:
             return Receipt(sequence, REFUSED, str(error))

@@ -20,6 +20,8 @@ MOST_REWARD = 1e9
 """A reward beyond it would end the run: values of that size leave the numbers when squared."""
 LEAST_LOG_PROB = -80.0
 """For each part of an action: anything below is no choice a policy made, and its ratio would overflow."""
+MOST_OFFSET = 1 << 30
+"""Rows of one episode before a trajectory: at a thousand a second that is twelve days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,14 @@ class Expected:
     spaces: Spaces
     off_policy: bool
 
+    def check_run(self, run: str) -> None:
+        """Raise Damaged where it was made for another run; nobody knows where it names none."""
+        if run and run != self.run:
+            raise Damaged(
+                f"it was made for run {run[:80]!r}, and this policy is learned by run {self.run}, which counts its "
+                "versions anew"
+            )
+
     def read(self, message: Any, source: str, newest: Version) -> Trajectory:
         """Check a message and take its columns; raise Damaged with the reason it is refused."""
         length = message.length
@@ -38,10 +48,8 @@ class Expected:
         if not 1 <= message.sequence <= MOST_SEQUENCE:
             raise Damaged(f"sequences count from 1; {message.sequence} is none")
         version = Version(message.version.epoch, message.version.step)
-        if version > newest:
-            raise Damaged(f"it claims version {version}, and the newest there is is {newest}")
-        if not math.isfinite(message.earlier_reward):
-            raise Damaged("earlier_reward is not finite")
+        _check_version(version, newest)
+        _check_before(message.offset, message.earlier_reward)
         facts = TrajectoryFacts(
             self.run, source, message.sequence, version, length, message.terminated, message.offset,
             message.earlier_reward, message.continues and not message.terminated, time.time(),
@@ -135,6 +143,23 @@ class Expected:
             starts = np.cumsum((0, *action.sizes[:-1]))
             if not np.take_along_axis(masks, parts + starts, axis=1).all():
                 raise Damaged("an action is not among those its mask allows")
+
+
+def _check_version(version: Version, newest: Version) -> None:
+    """Nobody has acted with a version that was never published; one with a high step would never go stale."""
+    # a learner makes recorded updates again before it publishes: no older epoch has been further
+    if version > newest or version.step > newest.step:
+        raise Damaged(f"it claims version {version}, and the newest there is is {newest}")
+
+
+def _check_before(offset: int, reward: float) -> None:
+    """What came before a trajectory in its episode: within what so many rows can have earned."""
+    if offset > MOST_OFFSET:
+        raise Damaged(f"offset is at most {MOST_OFFSET}, not {offset}")
+    if not abs(reward) <= MOST_REWARD * offset:  # also where it is not a number
+        raise Damaged(
+            f"earlier_reward is {reward:g}, which {offset} rows cannot have earned: rewards are within ±{MOST_REWARD:g}"
+        )
 
 
 def _column(given: bytes, column: Column, rows: int, what: str) -> Array:

@@ -22,6 +22,14 @@ SLOT = FIRST_GUEST
 HELLO_AGAIN_SECONDS = 5.0
 
 
+def last_rollout(stream: Stream, run: str) -> RolloutFacts | None:
+    """The newest rollout that a gateway wrote."""
+    for found in backwards(stream, topics.experiences(run), str(SLOT), decode_experience):
+        if isinstance(found, Rollout):
+            return found.facts
+    return None
+
+
 class Rounds:
     def __init__(self, stream: Stream, record: RunRecord, spaces: Spaces) -> None:
         self._record, self._spaces = record, spaces
@@ -32,10 +40,8 @@ class Rounds:
         self.last_round = -1
         self.packed: Packed | None = None
         """How far the newest rollout of the slot had packed."""
-        for found in backwards(stream, topics.experiences(record.run), str(SLOT), decode_experience):
-            if isinstance(found, Rollout):
-                self.last_round, self.packed = found.facts.round, found.facts.packed
-                break
+        if (last := last_rollout(stream, record.run)) is not None:
+            self.last_round, self.packed = last.round, last.packed
 
     def turn(self, policy: Policy | None) -> int | None:
         """The round that may be written now; None while the pace forbids one."""

@@ -37,6 +37,8 @@ REPORT_SECONDS = 1.0
 REGISTRY_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 END_SECONDS = 10.0
+QUIET_SECONDS = 90.0
+"""A policy that nobody asked for so long, and whose learner is parked, gives its place to others."""
 
 
 class Service:
@@ -77,6 +79,8 @@ class Service:
         self._last: RolloutFacts | None = None
         self.trouble: str | None = None
         """Why it has ended by itself."""
+        self._asked_at = time.monotonic()
+        self._using = threading.Lock()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"policy-{self.policy}", daemon=True)
         self._thread.start()
@@ -84,6 +88,12 @@ class Service:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive() and not self._ending.is_set()
+
+    def use(self) -> bool:
+        """Whether it serves; whoever asks keeps it from letting go of its policy."""
+        with self._using:
+            self._asked_at = time.monotonic()
+            return self.alive
 
     def close(self) -> None:
         """End the thread; what is stored stays, and the next gateway goes on."""
@@ -121,6 +131,7 @@ class Service:
         self._mind_the_learner()
         self.queue.flush(self._rounds.packed.position if self._rounds.packed else {})
         self._report()
+        self._retire()
 
     def _read(self) -> None:
         """Take what came, up to what the next rollout needs."""
@@ -175,7 +186,18 @@ class Service:
             self._rounds.say_hello()
 
     def _just_stored(self) -> bool:
-        return self.queue.waiting > 0 and time.monotonic() - self.queue.stored_at < self._idle_seconds
+        """Whether more may come soon. What lay there at the start and fills no rollout would wake a learner in vain."""
+        recent = time.monotonic() - self.queue.stored_at < self._idle_seconds
+        return recent and self.queue.waiting > 0 and self.queue.counts["stored"] > 0
+
+    def _retire(self) -> None:
+        """Give the place to others once nothing is to be done here; the next call brings the policy back."""
+        if not self._waking.parked or self._packer.full:
+            return
+        with self._using:
+            if time.monotonic() - self._asked_at >= max(QUIET_SECONDS, self._idle_seconds):
+                self._ending.set()
+                self._log.info("policy_let_go", policy=self.policy)
 
     def _mind_the_registry(self) -> None:
         """A run that was deleted, or that another gateway serves now, takes no more here."""

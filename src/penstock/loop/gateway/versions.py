@@ -106,7 +106,11 @@ class Versions:
         return Change("whole", newest, whole, raw)
 
     def close(self) -> None:
+        """Ends polling; what is kept to make deltas from is let go."""
         self._subscriber.close()
+        with self._lock:
+            self._kept.clear()
+            self._made.clear()
 
     def _keep(self) -> None:
         policy = self.newest
