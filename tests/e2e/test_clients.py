@@ -56,7 +56,7 @@ def test_figures_of_clients_and_gateway_are_on_the_runs_page(
         tab.wait_for_fact("Clients", "Connected", "1")
         tab.wait_for_fact("Clients", "Decisions", "800")
         tab.wait_for_fact("Gateway", "Received", "100")
-        assert "MB" in tab.fact("Memory", "Clients")
+        assert tab.fact("Memory", "Clients").endswith("B")  # this process: what other tests left counts too
         assert "MB" in tab.fact("Memory", "Gateway")
         assert tab.page.get_by_role("slider", name="Number of actors").count() == 0, (
             "actors would end the run"
