@@ -207,7 +207,7 @@ def test_choices_by_numbers_that_are_not_finite_are_not_the_policys(
 ):
     with RL4SysAgent(configuration, heuristic=lambda *_: 3) as agent:
         broken = decider(step=2, q=q)
-        broken._acting._output[1][2] = number  # as where sums overflow
+        broken._acting._last[-1, 2] = number  # a bias; as where sums overflow
         agent._chooser.swap(broken)
         _, action = step(agent, None)
         assert (action.act, action.foreign) == (3, True)

@@ -7,7 +7,7 @@ from penstock.errors import EnvironmentFault
 from penstock.model.policy import PolicyDescription
 from penstock.model.spaces import ActionLayout, Column, Leaf, ObservationLayout, Spaces
 from penstock.policy import heads, networks
-from penstock.policy.acting import Acting
+from penstock.policy.acting import Acting, ActingAlone
 from penstock.testing.policies import (
     BOX,
     IMAGE,
@@ -35,19 +35,23 @@ CASES = [
 ]
 
 
-def acting_of(description: PolicyDescription) -> tuple[Acting, dict[str, np.ndarray]]:
+def acting_of(
+    description: PolicyDescription, kind: type[Acting] = Acting
+) -> tuple[Acting, dict[str, np.ndarray]]:
     tensors = shaken(networks.initial(description, np.random.default_rng(0)))
-    acting = Acting(description)
+    acting = kind(description)
     acting.load(tensors)
     return acting, tensors
 
 
 @pytest.mark.parametrize("description", CASES)
-@pytest.mark.parametrize("environments", [1, 8])
+@pytest.mark.parametrize(
+    ("kind", "environments"), [(Acting, 1), (Acting, 8), (ActingAlone, 1), (ActingAlone, 8)]
+)
 def test_a_decision_is_what_the_plain_functions_give(
-    description: PolicyDescription, environments: int
+    description: PolicyDescription, kind: type[Acting], environments: int
 ) -> None:
-    acting, tensors = acting_of(description)
+    acting, tensors = acting_of(description, kind)
     acting.epsilon = 0.5
     noise = acting.noise((3, 1, 4), 5, environments)
     generator = np.random.Generator(np.random.Philox(counter=[0, 0, 4, 1], key=[3, 0]))
@@ -67,6 +71,15 @@ def test_a_decision_is_what_the_plain_functions_give(
         np.testing.assert_allclose(actions, want, atol=1e-5)
         assert all((seen[name] == before[name]).all() for name in seen)
         np.testing.assert_allclose(acting.greedy(seen), heads.greedy(description, plain, None, np), atol=1e-5)
+
+
+@pytest.mark.parametrize("description", [CASES[0], CASES[1]])
+def test_one_who_acts_alone_may_be_asked_for_several_in_between(description: PolicyDescription) -> None:
+    alone, tensors = acting_of(description, ActingAlone)
+    for count in (1, 8, 1, 3, 1):
+        seen = observations_of(description, count, seed=count)
+        plain = networks.outputs(description, tensors, seen, np)
+        np.testing.assert_allclose(alone.outputs(seen), plain, atol=1e-6, rtol=1e-6)
 
 
 def test_outputs_of_an_earlier_decision_stay() -> None:

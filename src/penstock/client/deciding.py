@@ -15,7 +15,7 @@ from penstock.errors import Damaged
 from penstock.model.tensors import Array
 from penstock.model.version import Version
 from penstock.policy import heads
-from penstock.policy.acting import Acting
+from penstock.policy.acting import ActingAlone
 from penstock.policy.networks import width
 
 MOST_DRAWN, LEAST_DRAWN, NUMBERS_DRAWN = 256, 8, 2048
@@ -39,7 +39,7 @@ class Decider:
         seed: int,
     ) -> None:
         self.description, self.version = description, version
-        self._acting = Acting(cast(Any, description))
+        self._acting = ActingAlone(cast(Any, description))
         self._acting.epsilon = float(acting.get("epsilon", 0.0))
         try:
             self._acting.load(tensors)
