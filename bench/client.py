@@ -56,19 +56,19 @@ def _turns(
 ) -> dict[str, Any]:
     """Blocks of a few hundred steps take turns, so that training goes on beside all loops alike."""
     blocks: dict[str, list[float]] = {"random": [], "inference": [], "client": []}
-    added, times, bare_times, samplers = [], [], [], {peer: [] for peer in peers}
+    decided: dict[str, list[Array]] = {"inference": [], "client": []}
+    added, samplers = [], {peer: [] for peer in peers}
     began = agent.counters.swaps
     for _ in range(turns):
         loops = {"random": random_loop(), "inference": inference_loop(agent), "client": client_loop(agent)}
-        decisions, bare_decisions = decision_times(agent), bare_decision_times(agent)
         until = time.perf_counter() + 4 * seconds
         while time.perf_counter() < until:
             for name, loop in loops.items():
                 started = time.perf_counter()
-                next(loop)
+                times = next(loop)
                 blocks[name].append((time.perf_counter() - started) / BLOCK)
-            times.append(next(decisions))
-            bare_times.append(next(bare_decisions))
+                if times is not None:
+                    decided[name].append(times)
         added.append(added_us(agent))
         for peer in peers:
             samplers[peer].append(sampler(peer, out, seconds))
@@ -82,9 +82,9 @@ def _turns(
         "added_us_runs": [round(value, 2) for value in added],
         "share_of_random": round(statistics.median(alone / with_client for alone, with_client in pairs), 3),
         "times_sampler": {peer: round(rates["client"] / rates[peer], 2) for peer in peers},
-        **_percentiles("decision", np.concatenate(times)),
-        **_percentiles("bare", np.concatenate(bare_times)),
-        "decisions_timed": len(times) * BLOCK,
+        **_percentiles("decision", np.concatenate(decided["client"])),
+        **_percentiles("bare", np.concatenate(decided["inference"])),
+        "decisions_timed": len(decided["client"]) * BLOCK,
         "versions_meanwhile": agent.counters.swaps - began,
         "load": round(os.getloadavg()[0], 1),
         "promised": PROMISES,
@@ -121,7 +121,7 @@ def verdicts(facts: dict[str, Any] | None) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-# the loops: each makes BLOCK steps at a time
+# the loops: each makes BLOCK steps at a time, and tells how many seconds each decision took where it decides
 
 
 def random_loop() -> Iterator[None]:
@@ -136,36 +136,42 @@ def random_loop() -> Iterator[None]:
         yield
 
 
-def inference_loop(agent: RL4SysAgent) -> Iterator[None]:
+def inference_loop(agent: RL4SysAgent) -> Iterator[Array]:
     """The policy alone, as anybody would call it: nothing is kept, nothing is sent."""
     acting, environment = bare(agent), gymnasium.make(ENVIRONMENT)
     observation, _ = environment.reset(seed=1)
-    row = np.zeros((1, 8), np.float32)
+    row, clock = np.zeros((1, 8), np.float32), time.perf_counter
     for block in itertools.count():
-        for noise in acting.noise((1, 2, block), BLOCK, 1):
+        times = np.empty(BLOCK)
+        for step, noise in enumerate(acting.noise((1, 2, block), BLOCK, 1)):
+            started = clock()
             row[0] = observation
             actions, _ = acting.decide({"observations": row}, None, noise)
+            times[step] = clock() - started
             observation, _, terminated, truncated, _ = environment.step(actions.item())
             if terminated or truncated:
                 observation, _ = environment.reset()
-        yield
+        yield times
 
 
-def client_loop(agent: RL4SysAgent) -> Iterator[None]:
+def client_loop(agent: RL4SysAgent) -> Iterator[Array]:
     """RL4Sys' own loop."""
     environment = gymnasium.make(ENVIRONMENT)
     observation, _ = environment.reset(seed=1)
-    trajectory = None
+    trajectory, clock = None, time.perf_counter
     while True:
-        for _ in range(BLOCK):
+        times = np.empty(BLOCK)
+        for step in range(BLOCK):
+            started = clock()
             trajectory, action = agent.request_for_action(trajectory, observation)
+            times[step] = clock() - started
             observation, reward, terminated, truncated, _ = environment.step(action.act)
             agent.add_to_trajectory(trajectory, action)
             action.update_reward(reward)
             if terminated or truncated:
                 agent.mark_end_of_trajectory(trajectory, action, not terminated, observation)
                 observation, _ = environment.reset()
-        yield
+        yield times
 
 
 def added_us(agent: RL4SysAgent, rounds: int = 40, steps: int = 200) -> float:
@@ -188,44 +194,6 @@ def added_us(agent: RL4SysAgent, rounds: int = 40, steps: int = 200) -> float:
         assert trajectory is not None
         agent.mark_end_of_trajectory(trajectory, action)
     return statistics.median(differences)
-
-
-def decision_times(agent: RL4SysAgent) -> Iterator[Array]:
-    """Seconds of each `request_for_action` of a block, in a loop with a real environment."""
-    environment = gymnasium.make(ENVIRONMENT)
-    observation, _ = environment.reset(seed=2)
-    trajectory, clock = None, time.perf_counter
-    while True:
-        times = np.empty(BLOCK)
-        for step in range(BLOCK):
-            started = clock()
-            trajectory, action = agent.request_for_action(trajectory, observation)
-            times[step] = clock() - started
-            observation, reward, terminated, truncated, _ = environment.step(action.act)
-            agent.add_to_trajectory(trajectory, action)
-            action.update_reward(reward)
-            if terminated or truncated:
-                agent.mark_end_of_trajectory(trajectory, action, not terminated, observation)
-                observation, _ = environment.reset()
-        yield times
-
-
-def bare_decision_times(agent: RL4SysAgent) -> Iterator[Array]:
-    """The same of the policy alone: what the machine does to anybody."""
-    acting, environment = bare(agent), gymnasium.make(ENVIRONMENT)
-    observation, _ = environment.reset(seed=2)
-    row, clock = np.zeros((1, 8), np.float32), time.perf_counter
-    for block in itertools.count():
-        times = np.empty(BLOCK)
-        for step, noise in enumerate(acting.noise((1, 4, block), BLOCK, 1)):
-            started = clock()
-            row[0] = observation
-            actions, _ = acting.decide({"observations": row}, None, noise)
-            times[step] = clock() - started
-            observation, _, terminated, truncated, _ = environment.step(actions.item())
-            if terminated or truncated:
-                observation, _ = environment.reset()
-        yield times
 
 
 def sampler(peer: str, out: Path, seconds: float) -> float:

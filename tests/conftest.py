@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.broker import Broker
+from penstock.model.spec import StreamSpec
+from penstock.stream.base import Stream
+from penstock.wiring import open_stream
 from tests.brokers import shared_broker
 
 # every test has a home of its own; compiling the same update for each would be half of the suite's time
@@ -29,3 +32,11 @@ def url(request: pytest.FixtureRequest) -> str:
         return "embedded"
     broker: Broker = request.getfixturevalue("broker")
     return f"kafka://{broker.bootstrap}/{request.module.__name__.rpartition('.')[2]}-{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def stream(url: str, tmp_path: Path) -> Iterator[Stream]:
+    """Either of them, opened."""
+    opened = open_stream(tmp_path, StreamSpec(url=url))
+    yield opened
+    opened.close()

@@ -1,10 +1,13 @@
 """The C++ client for tests: what it needs is installed, and it is built once a session, in `build/`."""
 
 import fcntl
+import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -56,3 +59,14 @@ def run(command: list[str], seconds: float = BUILD_SECONDS, **more: str) -> str:
 def _missing() -> list[str]:
     programs = [name for name in NEEDED_PROGRAMS if shutil.which(name) is None]
     return programs + [path for path in NEEDED_FILES if not Path(path).exists()]
+
+
+def script_of(path: Path) -> ModuleType:
+    """One of the client's own scripts, as a module."""
+    spec = importlib.util.spec_from_file_location(f"cpp_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

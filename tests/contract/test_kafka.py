@@ -25,6 +25,7 @@ from penstock.stream.base import Stream, TopicPolicy, Writer
 from penstock.stream.kafka import KafkaStream
 from penstock.testing.streams import StreamContract, eventually, everything, start
 from tests.brokers import PASSWORD, make_certificates, running, sasl_broker, tls_broker
+from tests.lacking import lacking
 
 QUICK = KafkaSpec(
     max_record_bytes=1 << 20,
@@ -364,7 +365,7 @@ def test_a_producer_that_gave_up_is_replaced(opened: Callable[..., KafkaStream],
     assert found.origin is not None
     libraries = list(Path(found.origin).parents[1].glob("confluent_kafka.libs/librdkafka*"))
     if not libraries:
-        pytest.skip("this confluent-kafka does not bring its own librdkafka")
+        lacking("this confluent-kafka does not bring its own librdkafka; install its wheel")
     stream = opened()
     writer = stream.writer("experiences.x")
     writer.write("0", b"1")

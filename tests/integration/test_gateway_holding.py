@@ -1,23 +1,13 @@
 """Who serves a policy on a log of either kind: the last who took it, and a home that starts again goes on."""
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import Conflict
 from penstock.loop.gateway.holding import FILE, Holdings, Lost
-from penstock.model.spec import StreamSpec
 from penstock.stream.base import Stream
-from penstock.wiring import open_stream
-
-
-@pytest.fixture
-def stream(url: str, tmp_path: Path) -> Iterator[Stream]:
-    opened = open_stream(tmp_path, StreamSpec(url=url))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

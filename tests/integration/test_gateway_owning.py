@@ -1,8 +1,6 @@
 """Which run a client's policy is learned by: that does not change because somebody forks it, or by the clock."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,16 +9,8 @@ from penstock.loop.gateway.configuration import translate
 from penstock.loop.gateway.owning import owner, owners
 from penstock.loop.registry import register, unregister
 from penstock.model.run import run_id
-from penstock.model.spec import OriginSpec, Spec, StreamSpec
+from penstock.model.spec import OriginSpec, Spec
 from penstock.stream.base import Stream
-from penstock.wiring import open_stream
-
-
-@pytest.fixture
-def stream(url: str, tmp_path: Path) -> Iterator[Stream]:
-    opened = open_stream(tmp_path, StreamSpec(url=url))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -1,10 +1,6 @@
 """The recorded vectors say what Python says; `clients/cpp` is held to them by its own tests."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import msgspec
 import numpy as np
@@ -15,21 +11,10 @@ from safetensors.numpy import load_file
 from penstock.model import delta
 from penstock.model.policy import PolicyDescription
 from penstock.model.tensors import Array, weights_sha256
+from tests.cpp import CLIENT, script_of
 
-SCRIPT = Path(__file__).parents[2] / "clients" / "cpp" / "tests" / "vectors.py"
-
-
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cpp_vectors", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-vectors = _module()
+SCRIPT = CLIENT / "tests" / "vectors.py"
+vectors = script_of(SCRIPT)
 
 
 def _read(name: str) -> tuple[dict[str, str], dict[str, Array]]:

@@ -168,9 +168,8 @@ def _mapping(origin: Spec, changes: Changes) -> dict[str, Any]:
     if changes.get("algorithm", origin.algorithm) != origin.algorithm:
         del mapping[origin.algorithm]
     mapping |= {"origin": None, "prometheus": None}  # a port belongs to one run
-    mapping["learner"]["count"] = (
-        1  # a gateway parks its run's learner and wakes it; nobody would wake this one
-    )
+    # a gateway parks its run's learner and wakes it; nobody would wake this one
+    mapping["learner"]["count"] = 1
     return mapping
 
 
